@@ -1,0 +1,33 @@
+"""whowrote: who wrote this text, how sure is that, and may it be none of these?
+
+The table of contents. Names are imported on first use, so ``import whowrote`` costs nothing
+and the command line answers ``--help`` without loading torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from whowrote.corpus import Corpus as Corpus
+    from whowrote.corpus import load as load
+
+__version__ = "0.1.0.dev0"
+
+_HOME = {
+    "Corpus": "whowrote.corpus",
+    "load": "whowrote.corpus",
+}
+
+__all__ = ["Corpus", "__version__", "load"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'whowrote' has no attribute {name!r}; it has {sorted(_HOME)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,52 @@
+"""The command line: parse, call one typed function, render. No computing here.
+
+Each command lives in a module of its own beside this one and imports what it needs when it runs,
+so that ``whowrote --help`` answers without loading torch or scikit-learn.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from whowrote import __version__
+from whowrote.cli import audit, demo
+from whowrote.errors import InputError
+
+app = typer.Typer(
+    name="whowrote",
+    help="Who wrote this text? From a folder of texts to a calibrated answer.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(name="audit")(audit.audit)
+app.command(name="demo")(demo.demo)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"whowrote {__version__}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Example: `whowrote demo`")
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Who wrote this text? From a folder of texts to a calibrated answer."""
+
+
+def main() -> None:
+    """Run the command line; bad input is one sentence on standard error and status 2."""
+    try:
+        app()
+    except InputError as problem:
+        typer.echo(f"whowrote: {problem}", err=True)
+        sys.exit(2)

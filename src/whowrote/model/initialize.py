@@ -1,0 +1,69 @@
+r"""Where learning starts: random networks, and components placed by (provisional) labels.
+
+Networks: weights :math:`\sim N(0, 2/(n_{in} + n_{out}))`, biases zero, each member from its own
+seed. Components: with rows :math:`x_n = E[q(x \mid o_n)]` of the untrained encoder,
+
+.. math:: \mu_k = \bar x_k, \qquad
+    \Sigma_k = S_{\mathrm{within}}, \qquad \pi_k \propto n_k
+
+A pooled :math:`S_{\mathrm{within}}` is defined even for an author with two texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from whowrote.model.mixture import Mixture
+from whowrote.model.networks import Layer
+from whowrote.model.rows import UNLABELLED
+from whowrote.model.vae import MixtureVAE
+
+FIRST_LOG_SCALE = -1.0
+
+
+@torch.no_grad()
+def initialize_networks(fleet: MixtureVAE, seeds: Sequence[int]) -> None:
+    """Draw every member's weights from its own seed, independent of the other members."""
+    for member, seed in enumerate(seeds):
+        generator = torch.Generator().manual_seed(seed)
+        for layer in fleet.modules():
+            if isinstance(layer, Layer):
+                _, n_in, n_out = layer.weight.shape
+                spread = math.sqrt(2 / (n_in + n_out))
+                drawn = torch.randn(n_in, n_out, generator=generator, dtype=torch.float64)
+                layer.weight[member] = spread * drawn.to(layer.weight)
+        # A sharp q(x | o) from the start keeps the components from merging before they differ.
+        fleet.encoder.last.bias[member, fleet.architecture.latent_dim :] = FIRST_LOG_SCALE
+
+
+@torch.no_grad()
+def place_components(
+    mixture: Mixture, x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"]
+) -> None:
+    """Set weights, locations and scale matrices from latent rows and their labels."""
+    m, k, d = mixture.loc.shape
+    known = labels != UNLABELLED
+    member_of = functional.one_hot(labels.clamp(min=0), k).to(x) * known.unsqueeze(-1)
+    count = member_of.sum(1)
+    loc = member_of.mT @ x / count.clamp(min=1).unsqueeze(-1)
+    loc = torch.where((count > 0).unsqueeze(-1), loc, x.mean(1, keepdim=True))
+    residual = (x - member_of @ loc) * known.unsqueeze(-1)
+    within = residual.mT @ residual / known.sum(1).clamp(min=1)[:, None, None]
+    mixture.loc.copy_(loc)
+    mixture.logits.copy_(torch.log((count + 1) / (count + 1).sum(-1, keepdim=True)))
+    mixture.factor.copy_(_factor_of(within).unsqueeze(1).expand(m, k, d, d))
+
+
+def _factor_of(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
+    """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
+    mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
+    ridge = 0.01 * mean[:, None, None] * torch.eye(matrix.shape[-1]).to(matrix)
+    factor = torch.linalg.cholesky(matrix + ridge)
+    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
+    return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())

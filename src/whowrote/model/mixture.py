@@ -1,0 +1,133 @@
+r"""The mixture in latent space, one component per author.
+
+.. math::
+
+    \delta_{nk} &= (m_n - \mu_k)^\top \Sigma_k^{-1} (m_n - \mu_k)
+                   + \mathrm{tr}(\mathrm{diag}(s_n^2)\, \Sigma_k^{-1}) \\
+    \mathrm{score}_{nk} &= \ln \pi_k + \ln f(\delta_{nk}), \qquad
+    \gamma_n = \mathrm{softmax}_k\, \mathrm{score}_{nk}
+
+with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilon})`,
+:math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
+diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
+inverse; the matrix itself is never inverted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from whowrote.model.components import Component
+from whowrote.model.normal import DiagonalNormal
+
+SMALLEST_DF = 2.01
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The scale matrices, ready for use: L^-1, diag(Sigma^-1) and ln det Sigma."""
+
+    inverse_factor: Float[Tensor, "m k d d"]
+    diagonal: Float[Tensor, "m k d"]
+    log_det: Float[Tensor, "m k"]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the mixture says of every row: expected squared distance and log joint score."""
+
+    delta: Float[Tensor, "m n k"]
+    score: Float[Tensor, "m n k"]
+
+    @property
+    def log_responsibilities(self) -> Float[Tensor, "m n k"]:
+        """ln gamma = ln q(z)."""
+        return torch.log_softmax(self.score, dim=-1)
+
+    @property
+    def log_evidence(self) -> Float[Tensor, "m n"]:
+        """The log of the summed scores: all terms of the bound about z and u, collapsed."""
+        return torch.logsumexp(self.score, dim=-1)
+
+
+def raw_df(df: Tensor) -> Tensor:
+    """The free parameter n with logaddexp(n, 2 + eps) = df."""
+    return df + torch.log(-torch.expm1(SMALLEST_DF - df))
+
+
+class Mixture(nn.Module):
+    """K components for each of m members."""
+
+    scale_floor: Tensor
+
+    def __init__(
+        self, component: Component, k: int, d: int, scale_floor: Float[Tensor, " m"]
+    ) -> None:
+        super().__init__()
+        m = len(scale_floor)
+        self.component = component
+        self.register_buffer("scale_floor", scale_floor)
+        self.logits = nn.Parameter(torch.zeros(m, k))
+        self.loc = nn.Parameter(torch.zeros(m, k, d))
+        self.factor = nn.Parameter(torch.zeros(m, k, d, d))
+        self.raw_df = nn.Parameter(raw_df(torch.full((m, k), 5.0)))
+
+    @property
+    def log_weights(self) -> Float[Tensor, "m k"]:
+        """ln pi."""
+        return torch.log_softmax(self.logits, dim=-1)
+
+    @property
+    def df(self) -> Float[Tensor, "m k"]:
+        """Degrees of freedom, always above 2, so that the covariance exists."""
+        return torch.logaddexp(self.raw_df, torch.full_like(self.raw_df, SMALLEST_DF))
+
+    @property
+    def scale_matrix(self) -> Float[Tensor, "m k d d"]:
+        """Sigma = C C' + sigma^2 I. Not the covariance: that is df/(df - 2) Sigma."""
+        diagonal = torch.diagonal(self.factor, dim1=-2, dim2=-1)
+        c = torch.tril(self.factor, -1) + torch.diag_embed(torch.exp(diagonal))
+        floor = self.scale_floor[:, None, None].expand_as(diagonal)
+        return c @ c.mT + torch.diag_embed(floor)
+
+    @property
+    def scale_tril(self) -> Float[Tensor, "m k d d"]:
+        """Cholesky factor of Sigma; NaN, not an exception, for a member that has diverged."""
+        factor, info = torch.linalg.cholesky_ex(self.scale_matrix)
+        return torch.where((info == 0)[..., None, None], factor, torch.nan)
+
+    def precision(self) -> Precision:
+        """Factor every scale matrix once."""
+        factor = self.scale_tril
+        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
+        inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
+        log_det = 2 * torch.diagonal(factor, dim1=-2, dim2=-1).log().sum(-1)
+        return Precision(inverse, inverse.square().sum(-2), log_det)
+
+    def distance(self, x: Float[Tensor, "m n d"], precision: Precision) -> Float[Tensor, "m n k"]:
+        """(x - mu_k)' Sigma_k^-1 (x - mu_k), as one product for all components."""
+        m, k, d = self.loc.shape
+        rows = precision.inverse_factor.reshape(m, k * d, d)
+        centre = (precision.inverse_factor @ self.loc.unsqueeze(-1)).reshape(m, 1, k * d)
+        whitened = torch.baddbmm(-centre, x, rows.mT)
+        return whitened.reshape(m, x.shape[1], k, d).square().sum(-1)
+
+    def score(self, delta: Float[Tensor, "m n k"], precision: Precision) -> Scores:
+        """Scores from distances."""
+        density = self.component.log_density(delta, precision.log_det, self.df, self.loc.shape[-1])
+        return Scores(delta, self.log_weights.unsqueeze(1) + density)
+
+    def forward(self, q: DiagonalNormal) -> Scores:
+        """Scores of rows known up to q(x | o)."""
+        precision = self.precision()
+        trace = q.variance @ precision.diagonal.mT
+        return self.score(self.distance(q.mean, precision) + trace, precision)
+
+    def at_points(self, x: Float[Tensor, "m n d"]) -> Scores:
+        """Scores of exactly known latents: delta is the Mahalanobis distance itself."""
+        precision = self.precision()
+        return self.score(self.distance(x, precision), precision)

@@ -1,0 +1,119 @@
+r"""Adam for a fleet: one state, one step size and one gradient norm per member.
+
+.. math::
+
+    g &\leftarrow g \min(1, c / \lVert g \rVert), \quad
+    a \leftarrow \beta_1 a + (1 - \beta_1) g, \quad
+    b \leftarrow \beta_2 b + (1 - \beta_2) g^2, \\
+    \theta &\leftarrow \theta - \eta\, \frac{\hat a}{\sqrt{\hat b} + \epsilon}, \qquad
+    \hat a = a / (1 - \beta_1^t), \quad \hat b = b / (1 - \beta_2^t)
+
+``torch.optim.Adam`` knows one step size per parameter group and one norm per call; here the first
+dimension of every parameter is the member, and nothing is shared along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+
+
+class FleetAdam:
+    """Adam over parameters whose first dimension is the member."""
+
+    def __init__(self, fleet: nn.Module, learning_rates: Sequence[float]) -> None:
+        self.parameters = list(fleet.parameters())
+        self.learning_rates = list(learning_rates)
+        self.first = [torch.zeros_like(p) for p in self.parameters]
+        self.second = [torch.zeros_like(p) for p in self.parameters]
+        self.count = 0
+        sample = self.parameters[0]
+        self._rates = torch.tensor(self.learning_rates, device=sample.device, dtype=sample.dtype)
+
+    def rates(self, decay: float) -> list[float]:
+        """The step sizes in force."""
+        return [rate * decay for rate in self.learning_rates]
+
+    def select(self, fleet: nn.Module, keep: Sequence[int]) -> FleetAdam:
+        """The optimizer of some members, whose parameters now live in ``fleet``."""
+        chosen = FleetAdam(fleet, [self.learning_rates[index] for index in keep])
+        chosen.first = [state[list(keep)] for state in self.first]
+        chosen.second = [state[list(keep)] for state in self.second]
+        chosen.count = self.count
+        return chosen
+
+    @torch.no_grad()
+    def step(self, decay: float, clip_norm: float) -> None:
+        """Clip each member's gradient, move each member, forget the gradient."""
+        # A Gaussian fleet has no gradient for its degrees of freedom.
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        clip = _clip_factor(gradients, clip_norm)
+        gradients = [g * _along(clip, g) for g in gradients]
+        self.count += 1
+        bias_1, bias_2 = 1 - BETAS[0] ** self.count, 1 - BETAS[1] ** self.count
+        torch._foreach_lerp_(self.first, gradients, 1 - BETAS[0])
+        torch._foreach_mul_(self.second, BETAS[1])
+        torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETAS[1])
+        spread = torch._foreach_sqrt(self.second)
+        torch._foreach_div_(spread, bias_2**0.5)
+        torch._foreach_add_(spread, EPSILON)
+        for p, first, below in zip(self.parameters, self.first, spread, strict=True):
+            p.sub_(first / below * _along(self._rates * (decay / bias_1), p))
+            p.grad = None
+
+
+def _along(per_member: Tensor, like: Tensor) -> Tensor:
+    return per_member.reshape(-1, *(1,) * (like.dim() - 1))
+
+
+def _clip_factor(gradients: list[Tensor], clip_norm: float) -> Tensor:
+    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
+    return torch.clamp(clip_norm / squares.sqrt(), max=1.0)
+
+
+class MovingAverage:
+    r"""The averaged iterate: a <- d a + (1 - d) theta, with d = min(decay, t/(t + 9)).
+
+    A model at the average of its last steps predicts much as an ensemble of them would, at the
+    price of one model. The early d forgets the random start.
+    """
+
+    def __init__(self, fleet: nn.Module, decay: float) -> None:
+        self.parameters = list(fleet.parameters())
+        self.average = [p.detach().clone() for p in self.parameters]
+        self.decay, self.count = decay, 0
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the present state."""
+        self.count += 1
+        decay = min(self.decay, self.count / (self.count + 9))
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The fleet at its average, for as long as the block lasts."""
+        if self.decay == 0:
+            yield
+            return
+        present = [p.data for p in self.parameters]
+        for p, average in zip(self.parameters, self.average, strict=True):
+            p.data = average
+        try:
+            yield
+        finally:
+            for p, value in zip(self.parameters, present, strict=True):
+                p.data = value
+
+    def select(self, fleet: nn.Module, keep: Sequence[int]) -> MovingAverage:
+        """The average of some members, whose parameters now live in ``fleet``."""
+        chosen = MovingAverage(fleet, self.decay)
+        chosen.average = [value[list(keep)] for value in self.average]
+        chosen.count = self.count
+        return chosen

@@ -1,0 +1,336 @@
+r"""One plain training loop for a whole fleet.
+
+.. math:: \theta_m \leftarrow \theta_m - \eta_m(t)\, \mathrm{Adam}\!\left(
+    g_m \min(1, c / \lVert g_m \rVert)\right), \qquad g_m = \nabla_{\theta_m} \mathrm{loss}_m
+
+Each member has its own rows, gradient norm, Adam state, step size, early stop and best state; what
+one does never touches another. A member that finishes or diverges leaves the fleet, so that no
+work is spent on it. The loop appends records; drawing them is someone else's job.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from whowrote.errors import InputError
+from whowrote.model import BoundTerms, MixtureVAE, Rows, Streams, place_components
+from whowrote.model.fleet import State, snapshot
+from whowrote.model.initialize import initialize_networks
+from whowrote.model.objectives import NAMES
+from whowrote.optimizer import FleetAdam, MovingAverage
+
+EVALUATION_ROWS = 2048
+PLACEMENT_ROWS = 4096
+
+
+class DivergenceError(InputError, ArithmeticError):
+    """Every member left the finite range before it had any usable state."""
+
+
+class DivergenceWarning(ConvergenceWarning):
+    """A member left the finite range and was stopped at its last good state."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long and how carefully to train: what the whole fleet shares.
+
+    ``watch`` names what early stopping looks at on the validation rows: ``"log-loss"`` and
+    ``"error"`` of the known authors, or ``"bound"``.
+    """
+
+    max_epochs: int = 60
+    batch_size: int = 256
+    clip_norm: float = 1.0
+    patience: int = 10
+    final_rate: float = 0.05
+    average: float = 0.99
+    watch: str = "log-loss"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which rows each member learns from, and on which it is watched (none: no early stop)."""
+
+    train: tuple[Tensor, ...]
+    validation: tuple[Tensor, ...]
+
+    def select(self, keep: Sequence[int]) -> Assignment:
+        """The assignment of some members."""
+        return Assignment(
+            tuple(self.train[i] for i in keep), tuple(self.validation[i] for i in keep)
+        )
+
+    def steps(self, batch_size: int) -> tuple[int, int]:
+        """Steps of an epoch and rows of a step; members must agree so that none waits."""
+        sizes = {len(rows) for rows in self.train}
+        rows = min(batch_size, *sizes, batch_size)
+        steps = {size // rows for size in sizes}
+        if len(steps) > 1:
+            raise InputError(
+                f"members of one fleet have training sets of {sorted(sizes)} rows, which make "
+                f"{sorted(steps)} batches of {rows}; put them in separate fleets"
+            )
+        return steps.pop(), rows
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One member's record of one epoch."""
+
+    phase: str
+    epoch: int
+    member: int
+    learning_rate: float
+    terms: dict[str, float]
+    watched: float | None
+    seconds: float
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where and how a member left the finite range."""
+
+    member: int
+    epoch: int
+    term: str
+
+    def __str__(self) -> str:
+        return (
+            f"member {self.member} diverged in epoch {self.epoch}: the term '{self.term}' left the "
+            "finite range; the last good state is kept. Lower learning_rate, raise scale_floor or "
+            "look for extreme values in X"
+        )
+
+
+@dataclass
+class Outcome:
+    """A trained fleet, what happened on the way, and each member's best watched value."""
+
+    fleet: MixtureVAE
+    history: list[Epoch] = field(default_factory=list)
+    diverged: list[Divergence] = field(default_factory=list)
+    best: list[float] = field(default_factory=list)
+
+
+Callback = Callable[[Epoch], None]
+
+
+def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
+    """Random networks from each member's seed; components placed by the labels of its rows."""
+    initialize_networks(fleet, [member.seed for member in fleet.members])
+    n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
+    batch = rows.take(torch.stack([index[:n] for index in assignment.train]))
+    with torch.no_grad():
+        place_components(fleet.mixture, fleet.encode(batch.inputs).mean, batch.labels)
+
+
+@torch.no_grad()
+def watched_values(
+    fleet: MixtureVAE, rows: Rows, index: Sequence[Tensor], watch: str
+) -> list[float]:
+    """Each member's loss on its validation rows, smaller is better."""
+    streams = Streams([0] * len(fleet), rows.targets.device, rows.targets.dtype)
+    longest = max(len(part) for part in index)
+    padded = torch.stack([torch.nn.functional.pad(p, (0, longest - len(p))) for p in index])
+    lengths = torch.tensor([len(part) for part in index], device=padded.device)
+    total = torch.zeros(len(fleet), device=padded.device, dtype=torch.float64)
+    for low in range(0, longest, EVALUATION_ROWS):
+        part = padded[:, low : low + EVALUATION_ROWS]
+        inside = torch.arange(low, low + part.shape[1], device=padded.device) < lengths[:, None]
+        losses = _row_losses(fleet, rows, part, watch, streams)
+        total += torch.where(inside, losses, 0.0).sum(1)
+    return [float(value) for value in (total / lengths).tolist()]
+
+
+def _row_losses(
+    fleet: MixtureVAE, rows: Rows, index: Tensor, watch: str, streams: Streams
+) -> Tensor:
+    batch = rows.take(index)
+    if watch == "bound":
+        terms: BoundTerms = fleet(batch.unlabelled(), streams, training=False)
+        return -terms.bound
+    log_gamma = fleet.scores(batch.inputs).log_responsibilities
+    if watch == "error":
+        return (log_gamma.argmax(-1) != batch.labels).to(log_gamma)
+    return -log_gamma.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1)
+
+
+def train(
+    fleet: MixtureVAE,
+    rows: Rows,
+    assignment: Assignment,
+    plan: Plan,
+    streams: Streams,
+    *,
+    phase: str = "fit",
+    on_epoch: Callback | None = None,
+) -> Outcome:
+    """Train every member to its own early stop; the outcome holds each one's best state."""
+    steps, batch_size = assignment.steps(plan.batch_size)
+    watching = all(len(index) > 0 for index in assignment.validation)
+    optimizer = FleetAdam(fleet, [member.learning_rate for member in fleet.members])
+    average = MovingAverage(fleet, plan.average)
+    ledger = Ledger(fleet, plan.patience if watching else None)
+    outcome = Outcome(fleet)
+    for epoch in range(1, plan.max_epochs + 1):
+        began = time.perf_counter()
+        decay = cosine(plan, epoch)
+        terms = run_epoch(
+            fleet,
+            rows,
+            assignment,
+            streams,
+            optimizer,
+            average,
+            steps,
+            batch_size,
+            decay,
+            plan.clip_norm,
+        )
+        with average.applied():
+            watched = (
+                watched_values(fleet, rows, assignment.validation, plan.watch) if watching else None
+            )
+            ledger.update(fleet, epoch, terms, watched)
+        seconds = time.perf_counter() - began
+        for record in ledger.records(phase, epoch, terms, watched, optimizer.rates(decay), seconds):
+            outcome.history.append(record)
+            if on_epoch is not None:
+                on_epoch(record)
+        keep = ledger.leave()
+        if not keep:
+            break
+        if len(keep) < len(fleet):
+            fleet, streams = fleet.select(keep), streams.select(keep)
+            assignment, optimizer = assignment.select(keep), optimizer.select(fleet, keep)
+            average = average.select(fleet, keep)
+    return ledger.close(outcome)
+
+
+def cosine(plan: Plan, epoch: int) -> float:
+    """Half a cosine from 1 in the first epoch to ``final_rate`` in the last."""
+    progress = (epoch - 1) / max(1, plan.max_epochs - 1)
+    return plan.final_rate + (1 - plan.final_rate) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def run_epoch(
+    fleet: MixtureVAE,
+    rows: Rows,
+    assignment: Assignment,
+    streams: Streams,
+    optimizer: FleetAdam,
+    average: MovingAverage,
+    steps: int,
+    batch_size: int,
+    decay: float,
+    clip_norm: float,
+) -> Tensor:
+    """One pass of every member over its own rows, in its own order; mean terms (m, 5)."""
+    order = [
+        index[torch.randperm(len(index), generator=g, device=index.device)[: steps * batch_size]]
+        for index, g in zip(assignment.train, streams.generators, strict=True)
+    ]
+    batches = torch.stack(order).reshape(len(order), steps, batch_size)
+    total = torch.zeros(len(fleet), len(NAMES), device=rows.targets.device, dtype=torch.float64)
+    for step in range(steps):
+        terms = fleet(rows.take(batches[:, step]), streams)
+        terms.loss.sum().backward()
+        optimizer.step(decay, clip_norm)
+        average.update()
+        total += torch.stack(list(terms.means().values()), dim=1).detach()
+    return total / steps
+
+
+class Ledger:
+    """Who is still training, everyone's best state, and who fell out of the finite range."""
+
+    def __init__(self, fleet: MixtureVAE, patience: int | None) -> None:
+        self.fleet, self.patience = fleet, patience
+        self.active = list(range(len(fleet)))
+        self.best_state: State = snapshot(fleet)
+        self.best = [math.inf] * len(fleet)
+        self.waited = [0] * len(fleet)
+        self.diverged: list[Divergence] = []
+        self._leaving: set[int] = set()
+
+    def update(
+        self, fleet: MixtureVAE, epoch: int, terms: Tensor, watched: list[float] | None
+    ) -> None:
+        """Book one epoch of the active members."""
+        finite = torch.isfinite(terms).tolist()
+        better = []
+        for place, member in enumerate(self.active):
+            value = watched[place] if watched is not None else -float(epoch)
+            broken = [name for name, fine in zip(NAMES, finite[place], strict=True) if not fine]
+            if broken or not math.isfinite(value):
+                term = broken[0] if broken else "validation"
+                self.diverged.append(Divergence(member, epoch, term))
+                self._leaving.add(member)
+            elif value < self.best[member]:
+                self.best[member], self.waited[member] = value, 0
+                better.append(place)
+            else:
+                self.waited[member] += 1
+                if self.patience is not None and self.waited[member] >= self.patience:
+                    self._leaving.add(member)
+        self._keep_states(fleet, better)
+
+    @torch.no_grad()
+    def _keep_states(self, fleet: MixtureVAE, places: list[int]) -> None:
+        if not places:
+            return
+        members = [self.active[place] for place in places]
+        for name, value in fleet.named_parameters():
+            self.best_state[name][members] = value.detach()[places]
+
+    def records(
+        self,
+        phase: str,
+        epoch: int,
+        terms: Tensor,
+        watched: list[float] | None,
+        rates: list[float],
+        seconds: float,
+    ) -> list[Epoch]:
+        """The epoch as data, a record per active member."""
+        return [
+            Epoch(
+                phase=phase,
+                epoch=epoch,
+                member=member,
+                learning_rate=rates[place],
+                terms=dict(zip(NAMES, row, strict=True)),
+                watched=None if watched is None else watched[place],
+                seconds=seconds / len(self.active),
+            )
+            for place, (member, row) in enumerate(zip(self.active, terms.tolist(), strict=True))
+        ]
+
+    def leave(self) -> list[int]:
+        """Drop who is done; the places of those who stay."""
+        keep = [i for i, member in enumerate(self.active) if member not in self._leaving]
+        self.active = [self.active[place] for place in keep]
+        return keep
+
+    def close(self, outcome: Outcome) -> Outcome:
+        """Put every member into its best state and report who diverged."""
+        if len(self.diverged) == len(self.best) and not any(map(math.isfinite, self.best)):
+            raise DivergenceError(f"{self.diverged[0]}. No state was ever usable")
+        self.fleet.load_state_dict(self.best_state, strict=False)
+        for divergence in self.diverged:
+            warnings.warn(str(divergence), DivergenceWarning, stacklevel=4)
+        outcome.fleet, outcome.diverged, outcome.best = self.fleet, self.diverged, self.best
+        return outcome

@@ -1,4 +1,4 @@
-"""whowrote: who wrote this text, how sure is that, and may it be none of these?
+"""Who wrote this text, how sure is that, and may it be none of these.
 
 The table of contents. Names are imported on first use, so ``import whowrote`` costs nothing
 and the command line answers ``--help`` without loading torch.
@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from whowrote.corpus import Corpus as Corpus
     from whowrote.corpus import load as load
+    from whowrote.estimators import MixtureVAEClassifier as MixtureVAEClassifier
+    from whowrote.estimators import MixtureVAEClusterer as MixtureVAEClusterer
 
 __version__ = "0.1.0.dev0"
 
 _HOME = {
     "Corpus": "whowrote.corpus",
+    "MixtureVAEClassifier": "whowrote.estimators",
+    "MixtureVAEClusterer": "whowrote.estimators",
     "load": "whowrote.corpus",
 }
 
-__all__ = ["Corpus", "__version__", "load"]
+__all__ = ["Corpus", "MixtureVAEClassifier", "MixtureVAEClusterer", "__version__", "load"]
 
 
 def __getattr__(name: str) -> Any:

@@ -69,6 +69,10 @@ class Assignment:
             tuple(self.train[i] for i in keep), tuple(self.validation[i] for i in keep)
         )
 
+    def with_rows(self, more: Tensor) -> Assignment:
+        """Every member also learns from ``more``; what it is watched on stays."""
+        return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
+
     def steps(self, batch_size: int) -> tuple[int, int]:
         """Steps of an epoch and rows of a step; members must agree so that none waits."""
         sizes = {len(rows) for rows in self.train}
@@ -140,28 +144,40 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 @torch.no_grad()
 def watched_values(
     fleet: MixtureVAE, rows: Rows, index: Sequence[Tensor], watch: str
-) -> list[float]:
-    """Each member's loss on its validation rows, smaller is better."""
-    streams = Streams([0] * len(fleet), rows.targets.device, rows.targets.dtype)
+) -> list[float | None]:
+    """Each member's loss on its validation rows, smaller is better; none without rows."""
     longest = max(len(part) for part in index)
+    noise = _validation_noise(fleet, rows, index, longest) if watch == "bound" else None
     padded = torch.stack([torch.nn.functional.pad(p, (0, longest - len(p))) for p in index])
     lengths = torch.tensor([len(part) for part in index], device=padded.device)
     total = torch.zeros(len(fleet), device=padded.device, dtype=torch.float64)
     for low in range(0, longest, EVALUATION_ROWS):
         part = padded[:, low : low + EVALUATION_ROWS]
         inside = torch.arange(low, low + part.shape[1], device=padded.device) < lengths[:, None]
-        losses = _row_losses(fleet, rows, part, watch, streams)
+        own = None if noise is None else noise[:, :, low : low + EVALUATION_ROWS].flatten(1, 2)
+        losses = _row_losses(fleet, rows, part, watch, own)
         total += torch.where(inside, losses, 0.0).sum(1)
-    return [float(value) for value in (total / lengths).tolist()]
+    means = (total / lengths).tolist()
+    return [float(mean) if len(part) else None for mean, part in zip(means, index, strict=True)]
+
+
+def _validation_noise(
+    fleet: MixtureVAE, rows: Rows, index: Sequence[Tensor], longest: int
+) -> Tensor:
+    """(m, t, longest, d), each member's drawn for its own number of rows and padded."""
+    t, d = fleet.architecture.n_samples, fleet.architecture.latent_dim
+    like = rows.targets
+    drawn = [Streams([0], like.device, like.dtype).normal(t, len(part), d)[0] for part in index]
+    pad = torch.nn.functional.pad
+    return torch.stack([pad(z, (0, 0, 0, longest - z.shape[1])) for z in drawn])
 
 
 def _row_losses(
-    fleet: MixtureVAE, rows: Rows, index: Tensor, watch: str, streams: Streams
+    fleet: MixtureVAE, rows: Rows, index: Tensor, watch: str, noise: Tensor | None
 ) -> Tensor:
     batch = rows.take(index)
-    if watch == "bound":
-        terms: BoundTerms = fleet(batch.unlabelled(), streams, training=False)
-        return -terms.bound
+    if noise is not None:
+        return -fleet.bound(fleet.encode(batch.inputs), batch.targets, noise)
     log_gamma = fleet.scores(batch.inputs).log_responsibilities
     if watch == "error":
         return (log_gamma.argmax(-1) != batch.labels).to(log_gamma)
@@ -180,10 +196,9 @@ def train(
 ) -> Outcome:
     """Train every member to its own early stop; the outcome holds each one's best state."""
     steps, batch_size = assignment.steps(plan.batch_size)
-    watching = all(len(index) > 0 for index in assignment.validation)
     optimizer = FleetAdam(fleet, [member.learning_rate for member in fleet.members])
     average = MovingAverage(fleet, plan.average)
-    ledger = Ledger(fleet, plan.patience if watching else None)
+    ledger = Ledger(fleet, plan.patience)
     outcome = Outcome(fleet)
     for epoch in range(1, plan.max_epochs + 1):
         began = time.perf_counter()
@@ -201,10 +216,10 @@ def train(
             plan.clip_norm,
         )
         with average.applied():
-            watched = (
-                watched_values(fleet, rows, assignment.validation, plan.watch) if watching else None
+            watched = watched_values(fleet, rows, assignment.validation, plan.watch)
+            ledger.update(
+                fleet, epoch, terms, watched, state_terms(fleet, rows, assignment, batch_size)
             )
-            ledger.update(fleet, epoch, terms, watched)
         seconds = time.perf_counter() - began
         for record in ledger.records(phase, epoch, terms, watched, optimizer.rates(decay), seconds):
             outcome.history.append(record)
@@ -254,10 +269,19 @@ def run_epoch(
     return total / steps
 
 
+@torch.no_grad()
+def state_terms(fleet: MixtureVAE, rows: Rows, assignment: Assignment, batch_size: int) -> Tensor:
+    """Mean terms (m, 5) of the present state: those of an epoch precede its last step."""
+    batch = rows.take(torch.stack([index[:batch_size] for index in assignment.train]))
+    streams = Streams([0] * len(fleet), rows.targets.device, rows.targets.dtype)
+    terms: BoundTerms = fleet(batch, streams, training=False)
+    return torch.stack(list(terms.means().values()), dim=1)
+
+
 class Ledger:
     """Who is still training, everyone's best state, and who fell out of the finite range."""
 
-    def __init__(self, fleet: MixtureVAE, patience: int | None) -> None:
+    def __init__(self, fleet: MixtureVAE, patience: int) -> None:
         self.fleet, self.patience = fleet, patience
         self.active = list(range(len(fleet)))
         self.best_state: State = snapshot(fleet)
@@ -267,13 +291,19 @@ class Ledger:
         self._leaving: set[int] = set()
 
     def update(
-        self, fleet: MixtureVAE, epoch: int, terms: Tensor, watched: list[float] | None
+        self,
+        fleet: MixtureVAE,
+        epoch: int,
+        terms: Tensor,
+        watched: list[float | None],
+        state: Tensor,
     ) -> None:
-        """Book one epoch of the active members."""
-        finite = torch.isfinite(terms).tolist()
+        """Book one epoch of the active members: its terms, and those of the state it led to."""
+        finite = (torch.isfinite(terms) & torch.isfinite(state)).tolist()
         better = []
         for place, member in enumerate(self.active):
-            value = watched[place] if watched is not None else -float(epoch)
+            seen = watched[place]
+            value = -float(epoch) if seen is None else seen
             broken = [name for name, fine in zip(NAMES, finite[place], strict=True) if not fine]
             if broken or not math.isfinite(value):
                 term = broken[0] if broken else "validation"
@@ -284,7 +314,7 @@ class Ledger:
                 better.append(place)
             else:
                 self.waited[member] += 1
-                if self.patience is not None and self.waited[member] >= self.patience:
+                if self.waited[member] >= self.patience:
                     self._leaving.add(member)
         self._keep_states(fleet, better)
 
@@ -301,7 +331,7 @@ class Ledger:
         phase: str,
         epoch: int,
         terms: Tensor,
-        watched: list[float] | None,
+        watched: list[float | None],
         rates: list[float],
         seconds: float,
     ) -> list[Epoch]:
@@ -313,7 +343,7 @@ class Ledger:
                 member=member,
                 learning_rate=rates[place],
                 terms=dict(zip(NAMES, row, strict=True)),
-                watched=None if watched is None else watched[place],
+                watched=watched[place],
                 seconds=seconds / len(self.active),
             )
             for place, (member, row) in enumerate(zip(self.active, terms.tolist(), strict=True))

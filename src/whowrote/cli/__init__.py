@@ -37,7 +37,7 @@ def _print_version(asked: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
     ] = False,
 ) -> None:
     """Who wrote this text? From a folder of texts to a calibrated answer."""

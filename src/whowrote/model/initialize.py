@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -38,8 +39,32 @@ def initialize_networks(fleet: MixtureVAE, seeds: Sequence[int]) -> None:
                 spread = math.sqrt(2 / (n_in + n_out))
                 drawn = torch.randn(n_in, n_out, generator=generator, dtype=torch.float64)
                 layer.weight[member] = spread * drawn.to(layer.weight)
+                layer.bias[member] = 0
         # A sharp q(x | o) from the start keeps the components from merging before they differ.
         fleet.encoder.last.bias[member, fleet.architecture.latent_dim :] = FIRST_LOG_SCALE
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """Counts, means and the pooled within-class covariance of labelled latent rows."""
+
+    count: Float[Tensor, "m k"]
+    mean: Float[Tensor, "m k d"]
+    within: Float[Tensor, "m d d"]
+
+
+def class_statistics(
+    x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"], k: int
+) -> ClassStatistics:
+    """Statistics of each class; an empty class gets the mean of all rows."""
+    known = labels != UNLABELLED
+    member_of = functional.one_hot(labels.clamp(min=0), k).to(x) * known.unsqueeze(-1)
+    count = member_of.sum(1)
+    mean = member_of.mT @ x / count.clamp(min=1).unsqueeze(-1)
+    mean = torch.where((count > 0).unsqueeze(-1), mean, x.mean(1, keepdim=True))
+    residual = (x - member_of @ mean) * known.unsqueeze(-1)
+    within = residual.mT @ residual / known.sum(1).clamp(min=1)[:, None, None]
+    return ClassStatistics(count, mean, within)
 
 
 @torch.no_grad()
@@ -48,22 +73,17 @@ def place_components(
 ) -> None:
     """Set weights, locations and scale matrices from latent rows and their labels."""
     m, k, d = mixture.loc.shape
-    known = labels != UNLABELLED
-    member_of = functional.one_hot(labels.clamp(min=0), k).to(x) * known.unsqueeze(-1)
-    count = member_of.sum(1)
-    loc = member_of.mT @ x / count.clamp(min=1).unsqueeze(-1)
-    loc = torch.where((count > 0).unsqueeze(-1), loc, x.mean(1, keepdim=True))
-    residual = (x - member_of @ loc) * known.unsqueeze(-1)
-    within = residual.mT @ residual / known.sum(1).clamp(min=1)[:, None, None]
-    mixture.loc.copy_(loc)
-    mixture.logits.copy_(torch.log((count + 1) / (count + 1).sum(-1, keepdim=True)))
-    mixture.factor.copy_(_factor_of(within).unsqueeze(1).expand(m, k, d, d))
+    classes = class_statistics(x, labels, k)
+    count = classes.count + 1
+    mixture.loc.copy_(classes.mean)
+    mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))
+    mixture.factor.copy_(_factor_of(classes.within).unsqueeze(1).expand(m, k, d, d))
 
 
 def _factor_of(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
     """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
     mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
     ridge = 0.01 * mean[:, None, None] * torch.eye(matrix.shape[-1]).to(matrix)
-    factor = torch.linalg.cholesky(matrix + ridge)
+    factor = torch.linalg.cholesky_ex(matrix + ridge).L  # NaN stays with its member
     diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
     return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())

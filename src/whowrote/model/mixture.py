@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whowrote.model.components import Component
@@ -99,6 +99,12 @@ class Mixture(nn.Module):
         """Cholesky factor of Sigma; NaN, not an exception, for a member that has diverged."""
         factor, info = torch.linalg.cholesky_ex(self.scale_matrix)
         return torch.where((info == 0)[..., None, None], factor, torch.nan)
+
+    @torch.no_grad()
+    def reorder(self, order: Int[Tensor, " k"]) -> None:
+        """Renumber the components of every member: ``order[i]`` becomes component i."""
+        for parameter in self.parameters():
+            parameter.copy_(parameter[:, order].clone())
 
     def precision(self) -> Precision:
         """Factor every scale matrix once."""

@@ -30,6 +30,7 @@ class Streams:
         self.device = torch.device(device)
         self.dtype = dtype
         self.generators = [torch.Generator(self.device).manual_seed(seed) for seed in seeds]
+        self._drawing = [True] * len(self.generators)
 
     def __len__(self) -> int:
         return len(self.generators)
@@ -38,14 +39,22 @@ class Streams:
         """The streams of some members, each going on where it was."""
         chosen = Streams([], self.device, self.dtype)
         chosen.generators = [self.generators[index] for index in keep]
+        chosen._drawing = [self._drawing[index] for index in keep]
+        return chosen
+
+    def only(self, which: Sequence[bool]) -> Streams:
+        """The same streams, but the other members get zeros and draw nothing."""
+        chosen = self.select(range(len(self)))
+        chosen._drawing = list(which)
         return chosen
 
     def _fill(
         self, shape: Sequence[int], fill: Callable[[Tensor, torch.Generator], object]
     ) -> Tensor:
-        drawn = torch.empty(len(self), *shape, device=self.device, dtype=self.dtype)
-        for row, generator in zip(drawn, self.generators, strict=True):
-            fill(row, generator)
+        drawn = torch.zeros(len(self), *shape, device=self.device, dtype=self.dtype)
+        for row, generator, draws in zip(drawn, self.generators, self._drawing, strict=True):
+            if draws:
+                fill(row, generator)
         return drawn
 
     def normal(self, *shape: int) -> Float[Tensor, "m *shape"]:

@@ -35,6 +35,11 @@ class Generated:
     observations: Float[Tensor, "n l"]
 
 
+def _only(streams: Streams | None, which: Sequence[bool]) -> Streams | None:
+    """The streams of those who drop anything: who drops nothing draws nothing, alone or not."""
+    return streams.only(which) if streams is not None and any(which) else None
+
+
 class MixtureVAE(nn.Module):
     """Networks and mixture of every member of a fleet."""
 
@@ -52,8 +57,8 @@ class MixtureVAE(nn.Module):
         for name in ("l1", "joint_weight", "label_weight", "input_dropout", "hidden_dropout"):
             self.register_buffer(name, torch.tensor([getattr(x, name) for x in members]))
         # Known without asking the device: whether anything has to be dropped at all.
-        self.drops_inputs = any(member.input_dropout > 0 for member in members)
-        self.drops_hidden = any(member.hidden_dropout > 0 for member in members)
+        self.drops_inputs = tuple(member.input_dropout > 0 for member in members)
+        self.drops_hidden = tuple(member.hidden_dropout > 0 for member in members)
         self.encoder = Network(m, a.encoder_width, a.hidden, a.latent_dim, a.activation)
         self.decoder = Network(m, a.latent_dim, a.hidden[::-1], a.n_features, a.activation)
         floors = torch.tensor([member.scale_floor for member in members])
@@ -78,21 +83,19 @@ class MixtureVAE(nn.Module):
         self, inputs: Float[Tensor, "m n l"] | SparseRows, streams: Streams | None = None
     ) -> DiagonalNormal:
         """q(x | o); with streams, under dropout of inputs and hidden units."""
-        rate = self.input_dropout if self.drops_inputs else None
+        dropping = _only(streams, self.drops_inputs)
         if isinstance(inputs, SparseRows):
-            inputs = dropped_sparse(inputs, rate, streams)
+            inputs = dropped_sparse(inputs, self.input_dropout, dropping)
         else:
-            inputs = dropped(inputs, rate, streams)
-        q: DiagonalNormal = self.encoder(inputs, self._hidden_rate, streams)
+            inputs = dropped(inputs, self.input_dropout, dropping)
+        q: DiagonalNormal = self.encoder(
+            inputs, self.hidden_dropout, _only(streams, self.drops_hidden)
+        )
         return q
-
-    @property
-    def _hidden_rate(self) -> Tensor | None:
-        return self.hidden_dropout if self.drops_hidden else None
 
     def decode(self, x: Float[Tensor, "m n d"], streams: Streams | None = None) -> DiagonalNormal:
         """p(o | x)."""
-        p: DiagonalNormal = self.decoder(x, self._hidden_rate, streams)
+        p: DiagonalNormal = self.decoder(x, self.hidden_dropout, _only(streams, self.drops_hidden))
         return p
 
     def reconstruction(
@@ -125,6 +128,16 @@ class MixtureVAE(nn.Module):
             labels=label_term(scores, batch.labels, weights),
             l1=self.l1 * (self.encoder.absolute_sum() + self.decoder.absolute_sum()),
         )
+
+    def bound(
+        self,
+        q: DiagonalNormal,
+        targets: Float[Tensor, "m n l"],
+        noise: Float[Tensor, "m tn d"],
+    ) -> Float[Tensor, "m n"]:
+        """The bound on ln p(o) of every row, whatever its label, without dropout."""
+        scores: Scores = self.mixture(q)
+        return self.reconstruction(q, targets, noise) + q.entropy() + scores.log_evidence
 
     def scores(self, inputs: Float[Tensor, "m n l"] | SparseRows) -> Scores:
         """What the mixture says of encoded rows."""

@@ -1,0 +1,21 @@
+"""What the model has to beat: baselines behind the scikit-learn contract.
+
+On vectors: two support vector machines, one Gaussian per author, one Student-t per author.
+On texts: the n-gram support vector machine, the opponent in accuracy, and Burrows' Delta.
+All of them answer ``predict`` with the argmax of ``predict_proba``.
+"""
+
+from __future__ import annotations
+
+from whowrote.baselines.components import GaussianMixtureClassifier, StudentTMixtureClassifier
+from whowrote.baselines.svm import RBFSVM, LinearSVM
+from whowrote.baselines.texts import BurrowsDelta, NGramSVM
+
+__all__ = [
+    "RBFSVM",
+    "BurrowsDelta",
+    "GaussianMixtureClassifier",
+    "LinearSVM",
+    "NGramSVM",
+    "StudentTMixtureClassifier",
+]

@@ -1,0 +1,179 @@
+r"""Support vector machines on vectors, standardised, with probabilities by temperature.
+
+.. math:: s_k(x) = w_k^\top x + b_k
+   \qquad\text{or}\qquad
+   s_k(x) = \min_{j \ne k} f_{kj}(x)
+
+The linear machine scores each class against the rest. The RBF machine holds a duel of every pair
+and scores a class by its weakest duel: a class that wins all its duels is the answer, as with the
+usual votes, but the score is a margin and not a count, so that a temperature can calibrate it.
+``predict`` is the argmax of these scores, and so of ``predict_proba``: see
+:mod:`whowrote.baselines.temperature`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any, Self, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from whowrote.baselines.encoding import encode
+from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
+
+FloatArray = NDArray[np.float64]
+
+
+def two_columns(scores: FloatArray) -> FloatArray:
+    """Scikit-learn gives two classes one column of scores; give each class its own."""
+    return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
+
+
+def wants_probability(machine: Any) -> bool:
+    """Hide ``predict_proba`` where ``probability=False``, as scikit-learn does."""
+    if not machine.probability:
+        raise AttributeError(
+            f"{type(machine).__name__}(probability=False) has no probabilities: set "
+            "probability=True and fit again"
+        )
+    return True
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def if_calibrated(method: Method) -> Method:
+    """``available_if`` with types: the method exists where ``probability`` is asked for."""
+    return cast(Method, available_if(wants_probability)(method))
+
+
+class _VectorSVM(ClassifierMixin, BaseEstimator):
+    """Fit on all rows, temperature on cross-validated scores, answer by argmax."""
+
+    C: float
+    probability: bool
+    cv: int
+    random_state: int | None
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit the machine on all rows and, with ``probability``, its temperature."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        labels = encode(y)
+        self.classes_, codes = labels.classes, labels.codes
+        self.machine_ = self._machine().fit(X, codes)
+        if self.probability:
+            scores = cross_scores(
+                lambda X, y, new: self._scores(self._machine().fit(X, y), new),
+                X,
+                codes,
+                n_folds=self.cv,
+                random_state=self.random_state,
+            )
+            self.temperature_ = fit_temperature(scores, codes)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Name the class with the largest score."""
+        best = self._checked_scores(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    @if_calibrated
+    def predict_log_proba(self, X: ArrayLike) -> FloatArray:
+        """Log-probabilities, one column per class of ``classes_``."""
+        return log_probabilities(self._checked_scores(X), self.temperature_)
+
+    @if_calibrated
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Probabilities, one column per class of ``classes_``."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def _checked_scores(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self)
+        return self._scores(self.machine_, validate_data(self, X, reset=False, dtype=np.float64))
+
+    def _machine(self) -> Any:
+        raise NotImplementedError
+
+    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+
+class LinearSVM(_VectorSVM):
+    """Linear support vector machine, one class against the rest.
+
+    >>> X = [[0.0], [0.2], [0.1], [1.0], [1.2], [1.1]]
+    >>> LinearSVM().fit(X, ["ann"] * 3 + ["bob"] * 3).predict([[0.0], [1.3]]).tolist()
+    ['ann', 'bob']
+    """
+
+    def __init__(
+        self,
+        C: float = 0.1,
+        *,
+        probability: bool = True,
+        cv: int = 5,
+        random_state: int | None = 0,
+    ) -> None:
+        self.C = C
+        self.probability = probability
+        self.cv = cv
+        self.random_state = random_state
+
+    def _machine(self) -> Any:
+        svc = LinearSVC(C=self.C, max_iter=100_000, random_state=self.random_state)
+        return make_pipeline(StandardScaler(), svc)
+
+    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
+        return two_columns(machine.decision_function(X))
+
+
+class RBFSVM(_VectorSVM):
+    """Support vector machine with a Gaussian kernel, one class against another.
+
+    ``gamma="auto"`` is one over the number of columns, which suits standardised columns.
+    """
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        gamma: float | str = "auto",
+        *,
+        probability: bool = True,
+        cv: int = 5,
+        random_state: int | None = 0,
+    ) -> None:
+        self.C = C
+        self.gamma = gamma
+        self.probability = probability
+        self.cv = cv
+        self.random_state = random_state
+
+    def _machine(self) -> Any:
+        svc = SVC(C=self.C, gamma=self.gamma, decision_function_shape="ovo", cache_size=500)
+        return make_pipeline(StandardScaler(), svc)
+
+    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
+        return _weakest_duels(machine.decision_function(X), len(machine.classes_))
+
+
+def _weakest_duels(pairs: FloatArray, n_classes: int) -> FloatArray:
+    """Smallest margin of each class against any other.
+
+    >>> _weakest_duels(np.array([[2.0, 1.0, -1.0]]), 3).tolist()
+    [[1.0, -2.0, -1.0]]
+    """
+    if n_classes == 2:
+        return two_columns(pairs.ravel())
+    scores = np.full((len(pairs), n_classes), np.inf)
+    for column, (first, second) in enumerate(combinations(range(n_classes), 2)):
+        scores[:, first] = np.minimum(scores[:, first], pairs[:, column])
+        scores[:, second] = np.minimum(scores[:, second], -pairs[:, column])
+    return scores

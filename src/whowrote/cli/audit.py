@@ -1,0 +1,181 @@
+"""``whowrote audit``: look at a corpus before trusting anything computed from it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from whowrote.audit import Audit, DuplicateSet
+    from whowrote.corpus import Corpus
+    from whowrote.readers import Options
+
+_ROWS = 40  # of a table on screen; --json has them all
+_EXAMPLES = 3
+_FORMATS = "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution"
+
+
+def audit(
+    corpus: Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")],
+    format: Annotated[
+        str | None,
+        typer.Option(help=f"The format, if not to be detected: {_FORMATS} or pan-verification."),
+    ] = None,
+    text_column: Annotated[str | None, typer.Option(help="The column of texts.")] = None,
+    author_column: Annotated[
+        str | None, typer.Option(help="The column of authors; '' if there is none.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="The column of ids; '' numbers the documents.")
+    ] = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(help="The column (or metadata) of groups that no split may divide."),
+    ] = None,
+    max_document_mb: Annotated[
+        float, typer.Option(min=0, help="The largest document or line, in megabytes.")
+    ] = 20,
+    near_duplicates: Annotated[
+        bool, typer.Option(help="Look for near duplicates, the slowest part.")
+    ] = True,
+    similarity: Annotated[
+        float, typer.Option(min=0.1, max=1, help="Shared shingles that make a near duplicate.")
+    ] = 0.7,
+    min_texts: Annotated[int, typer.Option(min=0, help="Fewer texts of an author are few.")] = 5,
+    min_words: Annotated[
+        int, typer.Option(min=0, help="Fewer words of an author are few.")
+    ] = 2_500,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, for machines.")
+    ] = False,
+) -> None:
+    """Count a corpus and look for what would flatter or spoil a result.
+
+    Texts and words per author, exact and near duplicates, repeated lines, authors with too little
+    text, languages, and groups that would leak between training and test.
+
+    Example: `whowrote audit my_corpus/ --json > audit.json`
+    """
+    from whowrote.audit import audit as audit_corpus
+    from whowrote.readers import Options
+
+    limit = int(max_document_mb * 1e6)
+    options = Options(text_column, author_column, id_column, group_column, limit)
+    findings = audit_corpus(
+        _load(corpus, format, options),
+        near_duplicates=near_duplicates,
+        min_texts=min_texts,
+        min_words=min_words,
+        similarity=similarity,
+    )
+    if as_json:
+        typer.echo(json.dumps(findings.to_dict()))
+    else:
+        _show(findings)
+
+
+def _load(path: Path, format: str | None, options: Options) -> Corpus:
+    """Load without the warning: the notes are part of what is printed."""
+    from whowrote.corpus import load
+    from whowrote.errors import CorpusWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorpusWarning)
+        return load(path, format=format, **asdict(options))
+
+
+def _show(findings: Audit) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_author_table(findings))
+    for title, lines in _sections(findings).items():
+        _show_section(console, title, lines)
+
+
+def _author_table(findings: Audit) -> Table:
+    from rich.table import Table
+
+    known = sum(count.author is not None for count in findings.authors)
+    table = Table(
+        title=f"{findings.documents} texts, {findings.words} words, {known} known authors"
+    )
+    table.add_column("author")
+    for name in ("texts", "words", "median words", "groups"):
+        table.add_column(name, justify="right")
+    for count in findings.authors[:_ROWS]:
+        numbers = (count.texts, count.words, f"{count.median_words:g}", count.groups)
+        table.add_row(_escaped(_name(count.author)), *map(str, numbers))
+    if len(findings.authors) > _ROWS:
+        table.add_row(f"... and {len(findings.authors) - _ROWS} more (--json has all)")
+    return table
+
+
+def _sections(findings: Audit) -> dict[str, list[str] | None]:
+    """Each kind of finding under its title; None where it was not looked for."""
+    settings, tongues = findings.settings, findings.languages
+    near = findings.near_duplicates
+    return {
+        "exact duplicates": _duplicate_lines(findings.exact_duplicates),
+        f"near duplicates (similarity {settings.similarity:g} or more)": (
+            None if near is None else _duplicate_lines(near)
+        ),
+        "lines an author repeats": [
+            f"{line.author}: {line.line[:60]!r} in {line.texts} texts ({line.share:.0%})"
+            for line in findings.boilerplate
+        ],
+        f"authors with under {settings.min_texts} texts or {settings.min_words} words": [
+            f"{thin.author}: {thin.texts} texts, {thin.words} words"
+            for thin in findings.thin_authors
+        ],
+        f"languages (first {tongues.characters} characters of {tongues.examined} of "
+        f"{tongues.of} texts)": [f"{name}: {count} texts" for name, count in tongues.texts.items()],
+        "groups that would leak between training and test": [
+            f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
+        ],
+        "documents skipped or repaired": [str(note) for note in findings.notes],
+    }
+
+
+def _duplicate_lines(found: Iterable[DuplicateSet]) -> list[str]:
+    ordered = sorted(found, key=lambda same: not same.between_authors)
+    return [
+        f"{'between' if same.between_authors else 'within'} {_some(map(_name, same.authors))}: "
+        f"{_some(same.documents)} (similarity {same.similarity:.2f})"
+        for same in ordered
+    ]
+
+
+def _show_section(console: Console, title: str, lines: list[str] | None) -> None:
+    count = "not looked for" if lines is None else len(lines) or "none"
+    console.print(f"[bold]{_escaped(title)}[/bold]: {count}")
+    lines = lines or []
+    for line in lines[:_EXAMPLES]:
+        console.print(f"  {_escaped(line)}", highlight=False, soft_wrap=True)
+    if len(lines) > _EXAMPLES:
+        console.print(f"  ... and {len(lines) - _EXAMPLES} more (--json has all)")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _EXAMPLES} more" if len(listed) > _EXAMPLES else ""
+    return ", ".join(listed[:_EXAMPLES]) + more
+
+
+def _name(author: str | None) -> str:
+    return "(unknown)" if author is None else author
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)

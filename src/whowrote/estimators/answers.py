@@ -1,0 +1,224 @@
+"""What a fitted model answers: probabilities, latents, densities, p-values, new observations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from scipy.stats import chi2, f
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from whowrote.errors import InputError
+from whowrote.estimators import checks
+from whowrote.estimators.records import Decoded, FloatArray, Sample
+from whowrote.estimators.scaling import Scaling
+from whowrote.model import Batch, DiagonalNormal, MixtureVAE, Rows, Streams
+
+CHUNK = 4096
+SEED_RANGE = 2**31 - 1
+
+
+class Answers:
+    """The answering half of an estimator; the other half learns ``fleet_`` and ``scaling_``."""
+
+    scaling_: Scaling
+    fleet_: MixtureVAE
+    n_features_in_: int
+    leader_: int
+    component: str
+    dtype: str
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    @property
+    def _torch_dtype(self) -> torch.dtype:
+        return torch.float64 if self.dtype == "float64" else torch.float32
+
+    @property
+    def _device(self) -> torch.device:
+        return self.fleet_.mixture.loc.device
+
+    def _rows(self, X: Any, labels: NDArray[np.int64] | None) -> Rows:
+        return self.scaling_.rows(X, labels, self._device, self._torch_dtype)
+
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+            reset=reset,
+        )
+        checks.all_finite(X)
+        return X
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _batches(self, X: Any) -> Iterator[Batch]:
+        """X in chunks, the same rows for every member."""
+        check_is_fitted(self, "fleet_")
+        X = self._read(X, reset=False)
+        members = len(self.fleet_)
+        for low in range(0, X.shape[0], CHUNK):
+            rows = self._rows(X[low : low + CHUNK], None)
+            yield rows.take(torch.arange(len(rows), device=self._device).expand(members, len(rows)))
+
+    @torch.no_grad()
+    def _log_proba(self, X: Any) -> FloatArray:
+        """ln of the members' mean probability, (n, K)."""
+        parts = [
+            torch.logsumexp(self.fleet_.scores(b.inputs).log_responsibilities, 0)
+            for b in self._batches(X)
+        ]
+        return torch.cat(parts).cpu().numpy() - math.log(len(self.fleet_))
+
+    @torch.no_grad()
+    def transform(self, X: Any) -> FloatArray:
+        """Latent means E[q(x | o)] of the leading member, (n, D)."""
+        parts = [self.fleet_.encode(b.inputs).mean[self.leader_] for b in self._batches(X)]
+        return torch.cat(parts).cpu().numpy()
+
+    @torch.no_grad()
+    def bound(self, X: Any, n_samples: int = 16) -> FloatArray:
+        """The evidence lower bound of every row, in the units of X, with that many samples of x.
+
+        For several members: the log-mean-exp of their bounds, which bounds their mixture.
+        """
+        parts = [
+            torch.stack([self.fleet_.bound(q, b.targets, z) for z in noise]).mean(0)
+            for b, q, noise in self._draws(X, n_samples)
+        ]
+        return self._densities(torch.cat(parts, dim=1))
+
+    @torch.no_grad()
+    def score_samples(self, X: Any, n_samples: int = 64) -> FloatArray:
+        """Importance-weighted estimate of ln p(o) of every row, in the units of X.
+
+        ``n_samples`` draws of x; the estimate rises to ln p(o) with their number and is, on
+        average, never below the bound.
+        """
+        parts = []
+        for b, q, noise in self._draws(X, n_samples):
+            weights = [self.fleet_.importance_weights(q, b.targets, z) for z in noise]
+            parts.append(torch.logsumexp(torch.stack(weights), 0) - math.log(n_samples))
+        return self._densities(torch.cat(parts, dim=1))
+
+    def _draws(
+        self, X: Any, n_samples: int
+    ) -> Iterator[tuple[Batch, DiagonalNormal, list[torch.Tensor]]]:
+        """Every batch with its q(x | o) and noise.
+
+        Seeds are fixed and rows share their noise: the same row gets the same answer, whenever it
+        is asked and whatever stands beside it.
+        """
+        streams = Streams(range(len(self.fleet_)), self._device, self._torch_dtype)
+        shared = streams.normal(n_samples, self.fleet_.architecture.latent_dim)
+        for batch in self._batches(X):
+            shape = (-1, batch.targets.shape[1], -1)
+            noise = [shared[:, s : s + 1].expand(shape) for s in range(n_samples)]
+            yield batch, self.fleet_.encode(batch.inputs), noise
+
+    def _densities(self, per_member: torch.Tensor) -> FloatArray:
+        values = logsumexp(per_member.cpu().numpy(), axis=0) - math.log(len(per_member))
+        return np.asarray(values - self.scaling_.log_volume)
+
+    @torch.no_grad()
+    def typicality(self, X: Any) -> FloatArray:
+        """P-value of every row under every component, (n, K).
+
+        For a document of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) when
+        q(x | o) is sharp: the p-value says how often that author would write something as unusual
+        as this. Small under every author means "none of these". Mean over members.
+        """
+        mixture, parts = self.fleet_.mixture, []
+        for batch in self._batches(X):
+            delta = mixture.at_points(self.fleet_.encode(batch.inputs).mean).delta
+            parts.append(self._tail(delta.cpu().numpy()).mean(0))
+        return np.concatenate(parts)
+
+    def _tail(self, delta: FloatArray) -> FloatArray:
+        d = self.fleet_.architecture.latent_dim
+        if self.component == "gaussian":
+            return np.asarray(chi2.sf(delta, d))
+        df = self.fleet_.mixture.df.detach().cpu().numpy()[:, None, :]
+        return np.asarray(f.sf(delta / d, d, df))
+
+    @torch.no_grad()
+    def expected_scales(self, X: Any) -> FloatArray:
+        """E[u] of every row under every component: below one, the model sees an outlier."""
+        mixture, parts = self.fleet_.mixture, []
+        for batch in self._batches(X):
+            scores = self.fleet_.scores(batch.inputs)
+            scale = mixture.component.expected_scale(
+                scores.delta, mixture.df, mixture.loc.shape[-1]
+            )
+            parts.append(scale.mean(0))
+        return torch.cat(parts).cpu().numpy()
+
+    # -- generation ------------------------------------------------------------------------------
+
+    def _draw(self, codes: NDArray[np.int64] | None, n: int, random_state: Any) -> Sample:
+        check_is_fitted(self, "fleet_")
+        seed = int(check_random_state(random_state).randint(SEED_RANGE))
+        leader = self.fleet_.select([self.leader_]).cpu()
+        generator = torch.Generator().manual_seed(seed)
+        weights = leader.mixture.log_weights[0].exp()
+        if codes is None:
+            classes = torch.multinomial(weights, n, replacement=True, generator=generator)
+        else:
+            classes = torch.as_tensor(codes)
+        drawn = leader.generate(classes, generator)
+        observations = self.scaling_.undo(drawn.observations.numpy())
+        return Sample(observations, drawn.latents.numpy(), drawn.scales.numpy(), classes.numpy())
+
+    @torch.no_grad()
+    def decode(self, Z: Any) -> Decoded:
+        """Mean and standard deviation of the observation given latents of the leading member."""
+        check_is_fitted(self, "fleet_")
+        Z = np.atleast_2d(np.asarray(Z))
+        d = self.fleet_.architecture.latent_dim
+        if Z.shape[1] != d:
+            raise InputError(f"Z has {Z.shape[1]} columns, but the latent space has {d}")
+        leader = self.fleet_.select([self.leader_])
+        p = leader.decode(torch.as_tensor(Z, dtype=self._torch_dtype, device=self._device)[None])
+        scale = p.log_scale.exp()[0].cpu().numpy() * self.scaling_.scale
+        return Decoded(self.scaling_.undo(p.mean[0].cpu().numpy()), scale)
+
+    def inverse_transform(self, Z: Any) -> FloatArray:
+        """Decoded means; for wide sparse X, mapped back from the projection to its columns."""
+        mean = self.decode(Z).mean
+        return mean if self.scaling_.projection is None else mean @ self.scaling_.projection.T
+
+    # -- learnt attributes -----------------------------------------------------------------------
+
+    def _leader(self, value: torch.Tensor) -> FloatArray:
+        return value[self.leader_].detach().cpu().numpy()
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Mixture weights pi of the leading member, (K,)."""
+        return np.exp(self._leader(self.fleet_.mixture.log_weights))
+
+    @property
+    def means_(self) -> FloatArray:
+        """Locations mu of the leading member, (K, D)."""
+        return self._leader(self.fleet_.mixture.loc)
+
+    @property
+    def scales_(self) -> FloatArray:
+        """Scale matrices Sigma of the leading member, (K, D, D); not covariances."""
+        return self._leader(self.fleet_.mixture.scale_matrix)
+
+    @property
+    def degrees_of_freedom_(self) -> FloatArray:
+        """Learnt nu of the leading member, (K,); infinite for Gaussian components."""
+        df = self._leader(self.fleet_.mixture.df)
+        return np.full_like(df, np.inf) if self.component == "gaussian" else df

@@ -1,0 +1,302 @@
+"""What the classifier and the clusterer share: parameters, training by phases, and answers."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from whowrote import persistence
+from whowrote.errors import InputError
+from whowrote.estimators import checks
+from whowrote.estimators.answers import SEED_RANGE, Answers
+from whowrote.estimators.scaling import Scaling, learn_scaling
+from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
+from whowrote.model.networks import ACTIVATIONS
+from whowrote.model.objectives import OBJECTIVES
+from whowrote.progress import epoch_bar
+from whowrote.training import Assignment, Outcome, Plan, initialize, train
+
+LEAST_VALIDATION_ROWS = 20
+
+
+class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Common ground; see the two public classes for what the parameters mean."""
+
+    history_: list[dict[str, Any]]
+
+    def __init__(
+        self,
+        component: str = "student-t",
+        *,
+        latent_dim: int | None = None,
+        hidden: int | tuple[int, ...] | None = None,
+        activation: str = "tanh",
+        n_samples: int = 1,
+        scale_floor: float = 0.1,
+        l1: float = 0.0,
+        learning_rate: float = 0.002,
+        max_epochs: int = 60,
+        batch_size: int | None = None,
+        clip_norm: float = 1.0,
+        joint_weight: float = 1.0,
+        label_weight: float = 100.0,
+        dropout: float | tuple[float, float] = (0.2, 0.5),
+        objective: str = "bound",
+        warm_up: int = 0,
+        initial_df: float = 5.0,
+        n_members: int = 1,
+        validation_fraction: float = 0.1,
+        patience: int = 15,
+        average: float = 0.99,
+        projection_dim: int = 200,
+        device: str = "auto",
+        dtype: str = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.component = component
+        self.latent_dim = latent_dim
+        self.hidden = hidden
+        self.activation = activation
+        self.n_samples = n_samples
+        self.scale_floor = scale_floor
+        self.l1 = l1
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.clip_norm = clip_norm
+        self.joint_weight = joint_weight
+        self.label_weight = label_weight
+        self.dropout = dropout
+        self.objective = objective
+        self.warm_up = warm_up
+        self.initial_df = initial_df
+        self.n_members = n_members
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.average = average
+        self.projection_dim = projection_dim
+        self.device = device
+        self.dtype = dtype
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # -- parameters ------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        checks.one_of("component", self.component, ("student-t", "gaussian"))
+        checks.one_of("activation", self.activation, tuple(ACTIVATIONS))
+        checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("dtype", self.dtype, ("float32", "float64"))
+        for name in ("n_samples", "max_epochs", "n_members", "patience", "projection_dim"):
+            checks.at_least(name, getattr(self, name), 1, integer=True)
+        for name in ("latent_dim", "batch_size"):
+            if getattr(self, name) is not None:
+                checks.at_least(name, getattr(self, name), 1, integer=True)
+        for name in ("l1", "joint_weight", "label_weight", "warm_up"):
+            checks.at_least(name, getattr(self, name), 0)
+        for name in ("scale_floor", "learning_rate", "clip_norm"):
+            checks.above_zero(name, getattr(self, name))
+        checks.at_least("initial_df", self.initial_df, 2.1)
+        checks.fraction("validation_fraction", self.validation_fraction)
+        checks.fraction("average", self.average)
+        for rate in self._dropout_rates():
+            checks.fraction("dropout", rate)
+        for width in self._hidden_sizes(2, 2):
+            checks.at_least("hidden", width, 1, integer=True)
+
+    def _dropout_rates(self) -> tuple[float, float]:
+        """Rates for inputs and hidden units; one number means both."""
+        if isinstance(self.dropout, (tuple, list)):
+            if len(self.dropout) != 2:
+                raise InputError(
+                    f"dropout is {self.dropout!r}; it must be one rate or (input, hidden)"
+                )
+            return self.dropout[0], self.dropout[1]
+        return self.dropout, self.dropout
+
+    def _hidden_sizes(self, d: int, n_features: int) -> tuple[int, ...]:
+        if self.hidden is None:
+            return (max(1, (d + n_features) // 2),)
+        return tuple(self.hidden) if isinstance(self.hidden, (tuple, list)) else (self.hidden,)
+
+    def _architecture(self, k: int) -> Architecture:
+        n_features = self.scaling_.n_features
+        d = min(50, n_features) if self.latent_dim is None else self.latent_dim
+        return Architecture(
+            n_features=n_features,
+            n_components=k,
+            latent_dim=d,
+            hidden=self._hidden_sizes(d, n_features),
+            activation=self.activation,
+            n_inputs=self.scaling_.n_inputs,
+            n_samples=self.n_samples,
+            objective=self.objective,
+        )
+
+    def _members(self, seeds: list[int]) -> list[Member]:
+        input_dropout, hidden_dropout = self._dropout_rates()
+        return [
+            Member(
+                seed=seed,
+                component=self.component,
+                learning_rate=self.learning_rate,
+                scale_floor=self.scale_floor,
+                l1=self.l1,
+                joint_weight=self.joint_weight,
+                label_weight=self.label_weight,
+                input_dropout=input_dropout,
+                hidden_dropout=hidden_dropout,
+                initial_df=self.initial_df,
+            )
+            for seed in seeds
+        ]
+
+    # -- training --------------------------------------------------------------------------------
+
+    def _start(self, X: Any, k: int) -> list[int]:
+        """Scaling and an untrained fleet; returns one seed per member."""
+        random = check_random_state(self.random_state)
+        seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
+        self.scaling_ = learn_scaling(X, self.projection_dim, seeds.pop())
+        self.fleet_ = MixtureVAE(self._architecture(k), self._members(seeds))
+        self.fleet_.to(checks.device_named(self.device), self._torch_dtype)
+        self.history_ = []
+        return seeds
+
+    def _assign(self, candidates: NDArray[np.int64], labels: NDArray[np.int64]) -> Assignment:
+        """Each member's own stratified validation part of the candidate rows."""
+        train_parts, validation_parts = [], []
+        for member in self.fleet_.members:
+            chosen = validation_part(
+                candidates, labels[candidates], self.validation_fraction, member.seed
+            )
+            rest = np.setdiff1d(candidates, chosen)
+            np.random.RandomState(member.seed).shuffle(rest)
+            train_parts.append(torch.as_tensor(rest, device=self._device))
+            validation_parts.append(torch.as_tensor(chosen, device=self._device))
+        return Assignment(tuple(train_parts), tuple(validation_parts))
+
+    def _plan(self, n: int, max_epochs: int, watch: str) -> Plan:
+        return Plan(
+            max_epochs=max_epochs,
+            batch_size=self.batch_size or max(4, min(256, n // 32)),
+            clip_norm=self.clip_norm,
+            patience=self.patience,
+            average=self.average,
+            watch=watch,
+        )
+
+    def _initialize(self, rows: Rows, assignment: Assignment) -> None:
+        initialize(self.fleet_, rows, assignment)
+
+    def _train(
+        self, rows: Rows, assignment: Assignment, plan: Plan, phase: str, stream: int
+    ) -> Outcome:
+        """Run one phase and append its records to the history."""
+        seeds = [member.seed + stream for member in self.fleet_.members]
+        streams = Streams(seeds, self._device, self._torch_dtype)
+        with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
+            outcome = train(
+                self.fleet_, rows, assignment, plan, streams, phase=phase, on_epoch=show
+            )
+        self.history_ += [record.to_dict() for record in outcome.history]
+        self.leader_ = int(np.argmin(outcome.best))
+        self.n_iter_ = max(record["epoch"] for record in self.history_)
+        return outcome
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.fleet_.architecture.latent_dim
+
+    # -- persistence -----------------------------------------------------------------------------
+
+    def _values(self) -> dict[str, Any]:
+        """Plain values of the fitted state beyond the parameters."""
+        names = ("n_features_in_", "leader_", "n_iter_", "history_")
+        return {name: getattr(self, name) for name in names}
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted model to one safetensors file, atomically."""
+        check_is_fitted(self, "fleet_")
+        parameters = self.get_params()
+        if not isinstance(parameters["random_state"], (int, type(None))):
+            parameters["random_state"] = None  # a generator object has no place in a file
+        seeds = [member.seed for member in self.fleet_.members]
+        values = {"parameters": parameters, "state": self._values(), "seeds": seeds}
+        arrays = {f"fleet.{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
+        arrays |= {"scaling.mean": self.scaling_.mean, "scaling.scale": self.scaling_.scale}
+        arrays["scaling.input_scale"] = np.array([self.scaling_.input_scale])
+        if self.scaling_.projection is not None:
+            arrays["scaling.projection"] = self.scaling_.projection.astype(np.float16)
+        persistence.write(path, persistence.Record(type(self).__name__, values, arrays))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
+        """Read what :meth:`save` wrote; answers are bit-equal on the same kind of device."""
+        record = persistence.read(path, cls.__name__)
+        values, arrays = record.values, record.arrays
+        parameters: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values["parameters"].items()
+        }
+        estimator = cls(**parameters)
+        if device is not None:
+            estimator.set_params(device=device)
+        projection = arrays.get("scaling.projection")
+        estimator.scaling_ = Scaling(
+            arrays["scaling.mean"],
+            arrays["scaling.scale"],
+            None if projection is None else projection.astype(np.float32),
+            float(arrays["scaling.input_scale"][0]),
+        )
+        k = arrays["fleet.mixture.logits"].shape[1]
+        fleet = MixtureVAE(estimator._architecture(k), estimator._members(values["seeds"]))
+        fleet.to(dtype=estimator._torch_dtype)
+        prefix = "fleet."
+        fleet.load_state_dict(
+            {
+                n[len(prefix) :]: torch.as_tensor(v)
+                for n, v in arrays.items()
+                if n.startswith(prefix)
+            }
+        )
+        estimator.fleet_ = fleet.to(checks.device_named(estimator.device))
+        estimator._restore(values["state"])
+        return estimator
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        if "fleet_" in state and state["fleet_"].mixture.loc.device.type != "cpu":
+            fleet = state["fleet_"]
+            state = {**state, "fleet_": fleet.select(range(len(fleet))).cpu()}
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []  # latents have the dtype of the model
+        return tags
+
+
+def validation_part(
+    candidates: NDArray[np.int64], labels: NDArray[np.int64], fraction: float, seed: int
+) -> NDArray[np.int64]:
+    """A stratified part of the candidates; empty when it would be too small to steer by."""
+    random = np.random.RandomState(seed)
+    chosen = []
+    for label in np.unique(labels):
+        own = candidates[labels == label]
+        chosen.append(random.permutation(own)[: round(fraction * len(own))])
+    part = np.concatenate(chosen)
+    return part if len(part) >= LEAST_VALIDATION_ROWS else part[:0]

@@ -1,0 +1,96 @@
+"""Validation in one sentence each: the name, the value, the requirement and the cure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from whowrote.errors import InputError
+
+
+def at_least(name: str, value: Any, low: float, *, integer: bool = False) -> None:
+    """Require a finite number that is not below ``low``."""
+    kind = Integral if integer else Real
+    good = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) < np.inf
+    if not good:
+        what = "an integer" if integer else "a number"
+        raise InputError(f"{name} is {value!r}; it must be {what} of at least {low:g}")
+
+
+def above_zero(name: str, value: Any) -> None:
+    """Require a positive finite number."""
+    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
+        raise InputError(f"{name} is {value!r}; it must be a number above 0")
+
+
+def fraction(name: str, value: Any) -> None:
+    """Require a number in [0, 1)."""
+    if not (isinstance(value, Real) and 0 <= float(value) < 1):
+        raise InputError(f"{name} is {value!r}; it must be at least 0 and below 1")
+
+
+def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Require one of a few words, and guess which was meant."""
+    if value not in choices:
+        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise InputError(f"{name} is {value!r}; it must be one of {', '.join(choices)}{hint}")
+
+
+def device_named(name: str) -> torch.device:
+    """The torch device for 'auto', 'cpu', 'cuda' or 'mps'."""
+    one_of("device", name, ("auto", "cpu", "cuda", "mps"))
+    present = {"cpu": True, "cuda": torch.cuda.is_available()}
+    present["mps"] = torch.backends.mps.is_available()
+    if name == "auto":
+        name = next(kind for kind in ("cuda", "mps", "cpu") if present[kind])
+    if not present[name]:
+        raise InputError(f"device is {name!r}, which this machine has not; use 'auto' or 'cpu'")
+    return torch.device(name)
+
+
+def all_finite(X: Any) -> None:
+    """Require every value of X to be finite, and name the first that is not."""
+    is_sparse = sparse.issparse(X)
+    matrix: Any = X
+    values = matrix.data if is_sparse else matrix
+    good = np.isfinite(values)
+    if good.all():
+        return
+    if is_sparse:
+        coordinates = matrix.tocoo()
+        place = int(np.flatnonzero(~good)[0])
+        row, column = int(coordinates.row[place]), int(coordinates.col[place])
+        value = values[place]
+    else:
+        row, column = (int(i) for i in np.argwhere(~good)[0])
+        value = X[row, column]
+    shown = "NaN" if np.isnan(value) else "infinity (inf)"
+    raise InputError(
+        f"X contains {shown} in row {row}, column {column}; every value must be finite: "
+        "drop or impute such rows"
+    )
+
+
+def enough_per_class(classes: NDArray[Any], counts: NDArray[Any], n_rows: int, lone: bool) -> None:
+    """Require at least two classes, and two rows of each unless unlabelled rows come along."""
+    if len(classes) < 2:
+        raise InputError(
+            f"y names 1 class ({classes.tolist()[0]!r}); at least 2 are needed to choose from"
+        )
+    if n_rows < len(classes):
+        raise InputError(
+            f"X has {n_rows} rows for {len(classes)} classes; every class needs rows of its own"
+        )
+    if lone and counts.min() < 2:
+        rare = classes.tolist()[int(np.argmin(counts))]
+        raise InputError(
+            f"class {rare!r} has 1 row; each class needs at least 2: add texts or leave it out"
+        )

@@ -1,0 +1,199 @@
+r"""Clustering: the same model without labels, kept from merging by provisional ones.
+
+For the first ``warm_up`` epochs the hard assignments of a Gaussian mixture fitted to the
+observations stand in for labels; then the bound alone decides.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import ClusterMixin
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.mixture import GaussianMixture
+from sklearn.utils.validation import check_is_fitted
+
+from whowrote.errors import InputError
+from whowrote.estimators import checks
+from whowrote.estimators.base import MixtureVAEBase
+from whowrote.estimators.records import FloatArray, Sample
+from whowrote.training import Assignment
+
+INITIALIZATIONS = ("gaussian-mixture", "random")
+MIXTURE_DIMENSIONS = 32
+
+
+class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
+    """A variational autoencoder with a mixture of ``n_components``, learnt without labels.
+
+    Parameters are those of :class:`MixtureVAEClassifier`, and
+
+    Parameters
+    ----------
+    n_components : the number K of clusters.
+    initialization : ``"gaussian-mixture"`` or ``"random"``: where the provisional labels come from.
+    warm_up : epochs with provisional labels; 10 to 15 keep the clusters from merging.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> X, y = make_blobs(200, centers=3, n_features=4, random_state=0)
+    >>> model = MixtureVAEClusterer(3, max_epochs=5, warm_up=5, random_state=0).fit(X)
+    >>> bool(np.bincount(model.labels_).min() > 60)
+    True
+
+    """
+
+    labels_: NDArray[np.int64]
+
+    def __init__(
+        self,
+        n_components: int = 5,
+        *,
+        component: str = "student-t",
+        latent_dim: int | None = None,
+        hidden: int | tuple[int, ...] | None = None,
+        activation: str = "tanh",
+        n_samples: int = 1,
+        scale_floor: float = 0.01,
+        l1: float = 0.0,
+        learning_rate: float = 0.002,
+        max_epochs: int = 60,
+        batch_size: int | None = None,
+        clip_norm: float = 1.0,
+        joint_weight: float = 1.0,
+        label_weight: float = 0.0,
+        dropout: float | tuple[float, float] = 0.0,
+        objective: str = "bound",
+        warm_up: int = 15,
+        initialization: str = "gaussian-mixture",
+        initial_df: float = 5.0,
+        n_members: int = 1,
+        validation_fraction: float = 0.1,
+        patience: int = 15,
+        average: float = 0.99,
+        projection_dim: int = 200,
+        device: str = "auto",
+        dtype: str = "float32",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            component=component,
+            latent_dim=latent_dim,
+            hidden=hidden,
+            activation=activation,
+            n_samples=n_samples,
+            scale_floor=scale_floor,
+            l1=l1,
+            learning_rate=learning_rate,
+            max_epochs=max_epochs,
+            batch_size=batch_size,
+            clip_norm=clip_norm,
+            joint_weight=joint_weight,
+            label_weight=label_weight,
+            dropout=dropout,
+            objective=objective,
+            warm_up=warm_up,
+            initial_df=initial_df,
+            n_members=n_members,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            average=average,
+            projection_dim=projection_dim,
+            device=device,
+            dtype=dtype,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_components = n_components
+        self.initialization = initialization
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Learn the clusters; y is ignored."""
+        self._check_parameters()
+        checks.at_least("n_components", self.n_components, 1, integer=True)
+        checks.one_of("initialization", self.initialization, INITIALIZATIONS)
+        X = self._read(X, reset=True)
+        n = X.shape[0]
+        if n < self.n_components:
+            raise InputError(
+                f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); every "
+                "cluster needs a row: lower n_components"
+            )
+        seeds = self._start(X, self.n_components)
+        provisional = self._provisional(X, seeds[0])
+        rows = self._rows(X, provisional)
+        assignment = self._assign(np.arange(n), np.zeros(n, dtype=np.int64))
+        self._initialize(rows, assignment)
+        if self.warm_up:
+            warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
+            self._train(rows, warm, self._plan(n, self.warm_up, "bound"), "provisional", stream=0)
+        rows = self._rows(X, None)
+        self._train(rows, assignment, self._plan(n, self.max_epochs, "bound"), "bound", stream=1)
+        self._number_by_size(X)
+        self.labels_ = self.predict(X)
+        return self
+
+    def _number_by_size(self, X: Any) -> None:
+        """The largest cluster is number 0; clusters that lost all their rows come last."""
+        sizes = np.bincount(self.predict(X), minlength=self.n_components)
+        order = np.argsort(-sizes, kind="stable")
+        self.fleet_.mixture.reorder(torch.as_tensor(order, device=self._device))
+
+    def _provisional(self, X: Any, seed: int) -> NDArray[np.int64]:
+        """Hard assignments to start from."""
+        if self.initialization == "random":
+            random = np.random.RandomState(seed)
+            drawn: NDArray[np.int64] = random.randint(self.n_components, size=X.shape[0])
+            return drawn
+        observations = self.scaling_.observations(X, torch.float64).numpy()
+        if observations.shape[1] > MIXTURE_DIMENSIONS:
+            width = min(MIXTURE_DIMENSIONS, len(observations))
+            observations = PCA(width, random_state=seed).fit_transform(observations)
+        mixture = GaussianMixture(self.n_components, n_init=5, reg_covar=1e-4, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+            labels: NDArray[np.int64] = mixture.fit_predict(observations).astype(np.int64)
+        return labels
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
+        return float(self.score_samples(X).mean())
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Responsibilities gamma, (n, K)."""
+        proba = np.exp(self._log_proba(X).astype(np.float64))
+        return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Ln gamma, (n, K)."""
+        return self._log_proba(X)
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """The most responsible component of every row."""
+        winners: NDArray[np.int64] = self._log_proba(X).argmax(axis=1).astype(np.int64)
+        return winners
+
+    def sample(
+        self, n_samples: int = 1, cluster: int | None = None, random_state: Any = None
+    ) -> Sample:
+        """Draw new observations by the generative story, of one cluster if given."""
+        check_is_fitted(self, "fleet_")
+        checks.at_least("n_samples", n_samples, 1, integer=True)
+        if cluster is not None and not 0 <= cluster < self.n_components:
+            raise InputError(f"cluster is {cluster}; it must be from 0 to {self.n_components - 1}")
+        codes = None if cluster is None else np.full(n_samples, cluster)
+        return self._draw(codes, n_samples, random_state)
+
+    def _values(self) -> dict[str, Any]:
+        return {**super()._values(), "labels_": self.labels_.tolist()}
+
+    def _restore(self, values: dict[str, Any]) -> None:
+        self.labels_ = np.array(values.pop("labels_"), dtype=np.int64)
+        super()._restore(values)

@@ -1,0 +1,102 @@
+r"""From a user's X to the rows of the model, and back.
+
+.. math:: o = (x - \bar x) / s
+
+Dense X is standardised by column. Wide sparse X (n-grams) is read by the encoder as it is, scaled
+so that a row's root-mean-square norm is :math:`\sqrt{L}`, while the decoder explains a standardised
+projection of it on its L leading right singular vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.decomposition import TruncatedSVD
+
+from whowrote.estimators.records import FloatArray
+from whowrote.model import Rows, SparseRows
+from whowrote.model.rows import UNLABELLED
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Learnt from the training rows; ``projection`` (inputs x L) exists for wide sparse X only."""
+
+    mean: FloatArray
+    scale: FloatArray
+    projection: FloatArray | None = None
+    input_scale: float = 1.0
+
+    @property
+    def n_features(self) -> int:
+        """L, the width of what the decoder explains."""
+        return len(self.mean)
+
+    @property
+    def n_inputs(self) -> int | None:
+        """The width of what the encoder reads, where it differs."""
+        return None if self.projection is None else len(self.projection)
+
+    @property
+    def log_volume(self) -> float:
+        """The sum of ln s: log densities of o minus this are log densities of x."""
+        return float(np.log(self.scale.astype(np.float64)).sum())
+
+    def dense(self, X: Any) -> FloatArray:
+        """The unscaled rows that the decoder explains."""
+        if self.projection is not None:
+            return np.asarray(X @ self.projection)
+        return np.asarray(X.toarray() if is_sparse(X) else X)
+
+    def observations(self, X: Any, dtype: torch.dtype) -> torch.Tensor:
+        """The standardised rows."""
+        scaled = (self.dense(X).astype(np.float64) - self.mean) / self.scale
+        return torch.as_tensor(scaled).to(dtype)
+
+    def rows(
+        self, X: Any, labels: NDArray[np.int64] | None, device: torch.device, dtype: torch.dtype
+    ) -> Rows:
+        """The rows of the model on their device."""
+        targets = self.observations(X, dtype).to(device)
+        codes = np.full(len(targets), UNLABELLED) if labels is None else labels
+        inputs = None if self.projection is None else self._sparse(X, device, dtype)
+        return Rows(targets, torch.as_tensor(codes, dtype=torch.long, device=device), inputs)
+
+    def _sparse(self, X: Any, device: torch.device, dtype: torch.dtype) -> SparseRows:
+        X = sparse.csr_array(X)
+        return SparseRows(
+            torch.as_tensor(X.indptr.astype(np.int64), device=device),
+            torch.as_tensor(X.indices.astype(np.int64), device=device),
+            torch.as_tensor(X.data * self.input_scale).to(device=device, dtype=dtype),
+        )
+
+    def undo(self, observations: FloatArray) -> FloatArray:
+        """Standardised rows back to the units of X (of its projection, for wide sparse X)."""
+        return observations * self.scale + self.mean
+
+
+def is_sparse(X: Any) -> bool:
+    """Whether X is a scipy sparse array or matrix."""
+    return bool(sparse.issparse(X))
+
+
+def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
+    """Means and standard deviations of the training rows; a constant column keeps scale one."""
+    projection, input_scale = None, 1.0
+    if is_sparse(X) and X.shape[1] > projection_dim:
+        width = min(projection_dim, X.shape[0], X.shape[1] - 1)
+        reducer = TruncatedSVD(width, random_state=seed).fit(X)
+        # Half precision in memory as on disk, so that a loaded model gives equal answers.
+        projection = reducer.components_.T.astype(np.float16).astype(np.float32)
+        norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
+        input_scale = float(np.sqrt(width / norms.mean())) if norms.any() else 1.0
+    raw = Scaling(np.zeros(0), np.ones(0), projection).dense(X).astype(np.float64)
+    mean, spread = raw.mean(0), raw.std(0)
+    # Below rounding, a column is constant: dividing by its noise would invent a feature.
+    constant = spread <= 1e-7 * np.maximum(1.0, np.abs(mean))
+    return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)

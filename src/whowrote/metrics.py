@@ -1,0 +1,191 @@
+r"""How good are probabilities? One record with every figure.
+
+.. math:: \text{Brier} = \frac1n \sum_i \sum_k (p_{ik} - [y_i = k])^2, \qquad
+    \text{log-loss} = -\frac1n \sum_i \log p_{i y_i}, \qquad
+    \text{ECE} = \sum_b \frac{n_b}{n} |\text{right}_b - \text{confidence}_b|
+
+The error comes with Wilson's interval, which stays inside [0, 1] and is honest when nothing went
+wrong. Brier runs from 0 (certain and right) to 2 (certain and wrong). The log-loss is infinite
+where a true author was given probability zero: that is the truth about such a forecast, so no
+probability is clipped; give log-probabilities where they exist and it happens only when it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whowrote.errors import InputError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Limits of a confidence interval."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Every figure of one test, in natural units: shares, not per cent."""
+
+    n: int
+    error: float
+    error_interval: Interval
+    macro_f1: float
+    brier: float
+    ece: float
+    log_loss: float
+    classes: tuple[Any, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    """Rows are true classes, columns answers."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers for JSON; an infinite log-loss, which JSON cannot write, becomes None."""
+        plain = asdict(self)
+        plain["log_loss"] = self.log_loss if np.isfinite(self.log_loss) else None
+        plain["classes"] = [_plain(name) for name in self.classes]
+        plain["confusion"] = [list(row) for row in self.confusion]
+        return plain
+
+
+def evaluate(
+    y_true: ArrayLike,
+    proba: ArrayLike,
+    classes: Sequence[Any] | NDArray[Any],
+    *,
+    log: bool = False,
+    confidence: float = 0.95,
+    n_bins: int = 15,
+) -> Evaluation:
+    """Compare probabilities (or, with ``log``, log-probabilities) with the true classes.
+
+    >>> result = evaluate(["a", "b"], [[0.9, 0.1], [0.6, 0.4]], ["a", "b"])
+    >>> result.error, round(result.brier, 3), result.confusion
+    (0.5, 0.37, ((1, 0), (1, 0)))
+    """
+    names = tuple(classes)
+    log_proba = _checked_log_proba(proba, len(names), log=log)
+    codes = _checked_codes(y_true, names, len(log_proba))
+    answers = log_proba.argmax(axis=1)
+    probabilities = np.exp(log_proba)
+    confusion = confusion_counts(codes, answers, len(names))
+    wrong = int((codes != answers).sum())
+    return Evaluation(
+        n=len(codes),
+        error=wrong / len(codes),
+        error_interval=wilson(wrong, len(codes), confidence=confidence),
+        macro_f1=macro_f1(confusion),
+        brier=float(((probabilities - np.eye(len(names))[codes]) ** 2).sum(axis=1).mean()),
+        ece=calibration_error(probabilities.max(axis=1), codes == answers, n_bins=n_bins),
+        log_loss=float(-log_proba[np.arange(len(codes)), codes].mean()) + 0.0,
+        classes=names,
+        confusion=tuple(tuple(row) for row in confusion.tolist()),
+    )
+
+
+def wilson(count: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """Wilson's score interval for ``count`` of ``n``.
+
+    >>> wilson(0, 10).low, round(wilson(0, 10).high, 4)
+    (0.0, 0.2775)
+    """
+    if not 0 <= count <= n or n < 1:
+        raise InputError(
+            f"count is {count} of n {n}; it must lie between 0 and n, and n be at least 1: count "
+            "the wrong answers among all answers"
+        )
+    if not 0.0 < confidence < 1.0:
+        raise InputError(f"confidence is {confidence}; it must lie between 0 and 1: give 0.95")
+    z = NormalDist().inv_cdf(0.5 + confidence / 2.0)
+    share, shift = count / n, z * z / n
+    middle = (share + shift / 2.0) / (1.0 + shift)
+    half = z / (1.0 + shift) * float(np.sqrt(share * (1.0 - share) / n + shift / (4.0 * n)))
+    return Interval(
+        0.0 if count == 0 else middle - half,
+        1.0 if count == n else middle + half,
+    )
+
+
+def confusion_counts(codes: IntArray, answers: IntArray, n_classes: int) -> IntArray:
+    """How often each true class (row) got each answer (column)."""
+    cells = np.bincount(codes * n_classes + answers, minlength=n_classes * n_classes)
+    return cells.reshape(n_classes, n_classes).astype(np.intp)
+
+
+def macro_f1(confusion: ArrayLike) -> float:
+    """Mean F1 over the classes that occur, as truth or as answer: 2 TP / (truths + answers).
+
+    >>> macro_f1([[2, 0], [1, 1]])
+    0.7333333333333334
+    """
+    counts = np.asarray(confusion)
+    total = counts.sum(axis=0) + counts.sum(axis=1)
+    return float((2.0 * np.diag(counts)[total > 0] / total[total > 0]).mean())
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, *, n_bins: int = 15) -> float:
+    """Expected calibration error of the best answers over bins of equal width."""
+    if n_bins < 1:
+        raise InputError(f"n_bins is {n_bins}; it must be at least 1: give 15")
+    sure, hits = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    bins = np.minimum((sure * n_bins).astype(np.intp), n_bins - 1)
+    gaps = np.bincount(bins, weights=hits - sure, minlength=n_bins)
+    return float(np.abs(gaps).sum() / len(sure))
+
+
+def _checked_log_proba(proba: ArrayLike, n_classes: int, *, log: bool) -> FloatArray:
+    table = np.asarray(proba, dtype=np.float64)
+    if table.ndim != 2 or table.shape[1] != n_classes or len(table) == 0:
+        raise InputError(
+            f"proba has shape {table.shape}; it must have a row per text and {n_classes} columns, "
+            "one per class: give the output of predict_proba and classes_"
+        )
+    if np.isnan(table).any() or (not log and (table < 0.0).any()):
+        raise InputError(
+            "proba has a negative or missing entry; every probability must be a number from 0 to "
+            "1: check the model, or set log=True for log-probabilities"
+        )
+    sums = np.exp(table).sum(axis=1) if log else table.sum(axis=1)
+    row = int(np.abs(sums - 1.0).argmax())
+    if not abs(sums[row] - 1.0) < 1e-4:
+        raise InputError(
+            f"proba[{row}] sums to {sums[row]:.6g}; a row of probabilities must sum to 1: "
+            "normalise it, or set log=True for log-probabilities"
+        )
+    if log:
+        return table
+    with np.errstate(divide="ignore"):  # log 0 is minus infinity, and that is meant
+        return np.asarray(np.log(table))
+
+
+def _checked_codes(y_true: ArrayLike, names: tuple[Any, ...], n_rows: int) -> IntArray:
+    truth = np.asarray(y_true).tolist()
+    if len(truth) != n_rows:
+        raise InputError(
+            f"y_true has {len(truth)} entries for {n_rows} rows of proba; there must be one per "
+            "row: give both in the same order"
+        )
+    number = {name: code for code, name in enumerate(names)}
+    if len(number) != len(names):
+        raise InputError("classes has a name twice; each class must have its own: give classes_")
+    unknown = sorted({str(name) for name in truth if name not in number})
+    if unknown:
+        raise InputError(
+            f"y_true has {unknown[0]!r}, which is not among the {len(names)} classes; a test "
+            "text's author must be known to the model: leave such texts out, they are open set"
+        )
+    return np.array([number[name] for name in truth], dtype=np.intp)
+
+
+def _plain(name: Any) -> Any:
+    return name.item() if isinstance(name, np.generic) else name

@@ -1,0 +1,73 @@
+"""One file per model: safetensors for the numbers, JSON in its header for the rest.
+
+No pickle: a model file cannot execute code. Written atomically, read with its version checked.
+Training texts and training rows are never in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from whowrote import __version__
+from whowrote.atomic import atomic_path
+from whowrote.errors import InputError
+
+FORMAT = 1
+HEADER = "whowrote"
+
+
+@dataclass(frozen=True)
+class Record:
+    """Everything a model file holds: its kind, plain values and arrays by name."""
+
+    kind: str
+    values: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+
+
+def write(path: str | os.PathLike[str], record: Record) -> None:
+    """Write a record to one file; the file is whole or absent."""
+    header = {
+        "format": FORMAT,
+        "version": __version__,
+        "kind": record.kind,
+        "values": dict(record.values),
+    }
+    arrays = {name: np.ascontiguousarray(value) for name, value in record.arrays.items()}
+    with atomic_path(path) as draft:
+        save_file(arrays, draft, metadata={HEADER: json.dumps(header, sort_keys=True)})
+
+
+def read(path: str | os.PathLike[str], kind: str | None = None) -> Record:
+    """Read a record; every way in which the file may be wrong has its own sentence."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no model file at '{path}'; give the path that save() wrote")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as problem:
+        raise InputError(
+            f"'{path}' is truncated or is not a safetensors file ({problem}); save the model again"
+        ) from None
+    if HEADER not in metadata:
+        raise InputError(f"'{path}' is a safetensors file but not a whowrote model (no header)")
+    header = json.loads(metadata[HEADER])
+    if header["format"] != FORMAT:
+        raise InputError(
+            f"'{path}' has model format {header['format']} (written by whowrote "
+            f"{header['version']}), this version reads {FORMAT}; train it again or change versions"
+        )
+    if kind is not None and header["kind"] != kind:
+        raise InputError(f"'{path}' holds a {header['kind']}, not a {kind}; load it as such")
+    return Record(header["kind"], header["values"], arrays)

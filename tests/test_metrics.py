@@ -1,0 +1,133 @@
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import f1_score, log_loss
+
+from whowrote.errors import InputError
+from whowrote.metrics import calibration_error, evaluate, macro_f1, wilson
+
+CLASSES = ["ann", "bob", "cyd"]
+TRUTH = ["ann", "ann", "bob", "cyd"]
+PROBA = [[0.7, 0.2, 0.1], [0.3, 0.6, 0.1], [0.1, 0.8, 0.1], [0.5, 0.1, 0.4]]
+
+
+def test_every_figure_by_hand() -> None:
+    result = evaluate(TRUTH, PROBA, CLASSES, n_bins=10)
+    assert result.n == 4
+    assert result.error == 0.5
+    assert result.confusion == ((1, 1, 0), (0, 1, 0), (1, 0, 0))
+    # F1: ann 2*1/(2+2), bob 2*1/(1+2), cyd 0.
+    assert result.macro_f1 == pytest.approx((1 / 2 + 2 / 3 + 0) / 3)
+    # Squares: .09+.04+.01, .49+.36+.01, .01+.04+.01, .25+.01+.36.
+    assert result.brier == pytest.approx((0.14 + 0.86 + 0.06 + 0.62) / 4)
+    assert result.log_loss == pytest.approx(-np.log([0.7, 0.3, 0.8, 0.4]).mean())
+    # Each answer lies in a bin of its own: |1-.7|, |0-.6|, |1-.8|, |0-.5|.
+    assert result.ece == pytest.approx((0.3 + 0.6 + 0.2 + 0.5) / 4)
+    assert result.error_interval == wilson(2, 4)
+
+
+def test_certain_and_right_is_perfect_and_certain_and_wrong_is_worst() -> None:
+    best = evaluate([0, 1, 2], np.eye(3), [0, 1, 2])
+    assert (best.error, best.macro_f1, best.brier, best.ece, best.log_loss) == (0, 1, 0, 0, 0)
+    worst = evaluate([0, 1, 2], np.roll(np.eye(3), 1, axis=1), [0, 1, 2])
+    assert (worst.error, worst.macro_f1, worst.brier, worst.ece) == (1, 0, 2, 1)
+    assert worst.log_loss == np.inf
+
+
+def test_figures_agree_with_scikit_learn_on_random_answers() -> None:
+    rng = np.random.default_rng(0)
+    proba, truth = rng.dirichlet(np.ones(4), 500), rng.integers(0, 4, 500)
+    result = evaluate(truth, proba, range(4))
+    assert result.log_loss == pytest.approx(log_loss(truth, proba))
+    assert result.macro_f1 == pytest.approx(f1_score(truth, proba.argmax(1), average="macro"))
+    assert result.error == pytest.approx((truth != proba.argmax(1)).mean())
+
+
+def test_log_probabilities_survive_where_probabilities_underflow() -> None:
+    log_proba = np.array([[0.0, -2000.0], [-2000.0, 0.0]])
+    assert evaluate([1, 1], log_proba, [0, 1], log=True).log_loss == 1000.0
+    assert evaluate([1, 1], np.exp(log_proba), [0, 1]).log_loss == np.inf
+    assert evaluate([0, 1], log_proba, [0, 1], log=True).log_loss == 0.0
+
+
+def test_honest_probabilities_have_little_ece_and_overconfident_ones_much() -> None:
+    rng = np.random.default_rng(1)
+    proba = rng.dirichlet([1.0, 1.0], 20_000)
+    truth = (rng.random(20_000) < proba[:, 1]).astype(int)
+    assert evaluate(truth, proba, [0, 1]).ece < 0.02
+    sharp = proba**4 / (proba**4).sum(axis=1, keepdims=True)
+    assert evaluate(truth, sharp, [0, 1]).ece > 0.1
+
+
+def test_ece_of_one_bin_is_the_gap_of_the_means() -> None:
+    assert calibration_error([0.9, 0.7], [True, False], n_bins=1) == pytest.approx(0.3)
+    assert calibration_error([1.0], [True]) == 0.0
+
+
+def test_wilson_covers_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(2)
+    intervals = [wilson(int(count), 60) for count in rng.binomial(60, 0.1, 3000)]
+    covered = np.mean([interval.low <= 0.1 <= interval.high for interval in intervals])
+    assert 0.93 < covered < 0.98
+    narrow = [wilson(int(c), 60, confidence=0.5) for c in rng.binomial(60, 0.1, 3000)]
+    assert np.mean([interval.low <= 0.1 <= interval.high for interval in narrow]) < 0.7
+
+
+def test_wilson_against_the_textbook() -> None:
+    # Newcombe (1998): 81 of 263 has the score interval 0.2553 to 0.3662.
+    interval = wilson(81, 263)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (0.2553, 0.3662)
+    assert wilson(0, 5).low == 0.0
+    assert wilson(5, 5).high == 1.0
+
+
+def test_classes_that_never_occur_do_not_count_in_f1() -> None:
+    assert macro_f1([[3, 0, 0], [0, 2, 0], [0, 0, 0]]) == 1.0
+
+
+def test_to_dict_is_json() -> None:
+    result = evaluate(np.array([0, 1]), [[0.0, 1.0], [0.0, 1.0]], np.array([0, 1]))
+    plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert plain["log_loss"] is None
+    assert plain["classes"] == [0, 1]
+    assert plain["confusion"] == [[0, 1], [0, 1]]
+    assert set(plain["error_interval"]) == {"low", "high"}
+    assert evaluate(TRUTH, PROBA, CLASSES).to_dict()["log_loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((TRUTH, [[1.0, 0.0]], CLASSES), r"proba has shape \(1, 2\).*3 columns.*predict_proba"),
+        ((TRUTH, [0.5], CLASSES), r"proba has shape \(1,\)"),
+        ((["ann"], [[1.5, -0.5, 0.0]], CLASSES), "negative or missing entry.*log=True"),
+        ((["ann"], [[np.nan, 0.5, 0.5]], CLASSES), "negative or missing entry"),
+        ((["ann"], [[0.5, 0.2, 0.2]], CLASSES), r"proba\[0\] sums to 0\.9; .*normalise"),
+        ((["ann"], PROBA, CLASSES), "y_true has 1 entries for 4 rows.*same order"),
+        ((["dan"], [[1, 0, 0]], CLASSES), "y_true has 'dan', which is not among the 3 classes"),
+        ((["ann"], [[1, 0]], ["ann", "ann"]), "classes has a name twice"),
+    ],
+)
+def test_bad_input(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        evaluate(*arguments)
+
+
+def test_log_probabilities_must_sum_to_one_too() -> None:
+    with pytest.raises(InputError, match=r"proba\[0\] sums to 2"):
+        evaluate([0], [[0.0, 0.0]], [0, 1], log=True)
+
+
+@pytest.mark.parametrize(("count", "n"), [(3, 2), (-1, 2), (0, 0)])
+def test_bad_counts(count: int, n: int) -> None:
+    with pytest.raises(InputError, match=r"count is .* of n .*between 0 and n"):
+        wilson(count, n)
+
+
+def test_bad_confidence_and_bins() -> None:
+    with pytest.raises(InputError, match=r"confidence is 95; .*between 0 and 1"):
+        wilson(1, 2, confidence=95)
+    with pytest.raises(InputError, match=r"n_bins is 0; .*at least 1"):
+        calibration_error([0.5], [True], n_bins=0)

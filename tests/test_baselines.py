@@ -1,6 +1,4 @@
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import contract
 from whowrote.baselines import (
     RBFSVM,
     BurrowsDelta,
@@ -24,18 +23,6 @@ from whowrote.baselines.components import shared_scale
 from whowrote.baselines.student_t import Component, factor, fit_student_t
 from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
 from whowrote.errors import InputError
-
-
-def _load_contract() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("contract", Path(__file__).parent / "contract.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-contract = _load_contract()
 
 VECTOR_MODELS = [LinearSVM, RBFSVM, GaussianMixtureClassifier, StudentTMixtureClassifier]
 TEXT_MODELS = [NGramSVM, BurrowsDelta]

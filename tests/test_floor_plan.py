@@ -1,4 +1,4 @@
-"""Data walks one way: a module may import from its own floor or from a lower one, never from above."""
+"""Data walks one way: a module imports from its own floor or a lower one, never from above."""
 
 import ast
 import sys

@@ -14,7 +14,7 @@ dimension of every parameter is the member, and nothing is shared along it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -27,14 +27,28 @@ EPSILON = 1e-8
 class FleetAdam:
     """Adam over parameters whose first dimension is the member."""
 
-    def __init__(self, fleet: nn.Module, learning_rates: Sequence[float]) -> None:
+    def __init__(
+        self,
+        fleet: nn.Module,
+        learning_rates: Sequence[float],
+        factors: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        """``factors`` multiply the step size of a named parameter, member by member."""
         self.parameters = list(fleet.parameters())
         self.learning_rates = list(learning_rates)
+        self.factors = dict(factors or {})
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         self.count = 0
         sample = self.parameters[0]
-        self._rates = torch.tensor(self.learning_rates, device=sample.device, dtype=sample.dtype)
+        self._rates = [
+            torch.tensor(self._scaled(name), device=sample.device, dtype=sample.dtype)
+            for name, _ in fleet.named_parameters()
+        ]
+
+    def _scaled(self, name: str) -> list[float]:
+        factors = self.factors.get(name, [1.0] * len(self.learning_rates))
+        return [rate * factor for rate, factor in zip(self.learning_rates, factors, strict=True)]
 
     def rates(self, decay: float) -> list[float]:
         """The step sizes in force."""
@@ -42,7 +56,8 @@ class FleetAdam:
 
     def select(self, fleet: nn.Module, keep: Sequence[int]) -> FleetAdam:
         """The optimizer of some members, whose parameters now live in ``fleet``."""
-        chosen = FleetAdam(fleet, [self.learning_rates[index] for index in keep])
+        factors = {name: [all_[i] for i in keep] for name, all_ in self.factors.items()}
+        chosen = FleetAdam(fleet, [self.learning_rates[i] for i in keep], factors)
         chosen.first = [state[list(keep)] for state in self.first]
         chosen.second = [state[list(keep)] for state in self.second]
         chosen.count = self.count
@@ -63,8 +78,10 @@ class FleetAdam:
         spread = torch._foreach_sqrt(self.second)
         torch._foreach_div_(spread, bias_2**0.5)
         torch._foreach_add_(spread, EPSILON)
-        for p, first, below in zip(self.parameters, self.first, spread, strict=True):
-            p.sub_(first / below * _along(self._rates * (decay / bias_1), p))
+        for p, first, below, rates in zip(
+            self.parameters, self.first, spread, self._rates, strict=True
+        ):
+            p.sub_(first / below * _along(rates * (decay / bias_1), p))
             p.grad = None
 
 

@@ -36,6 +36,8 @@ class Record:
 
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record to one file; the file is whole or absent."""
+    if Path(path).is_dir():
+        raise InputError(f"'{path}' is a folder; give save() the name of a file, such as 'a.model'")
     header = {
         "format": FORMAT,
         "version": __version__,
@@ -44,7 +46,18 @@ def write(path: str | os.PathLike[str], record: Record) -> None:
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in record.arrays.items()}
     with atomic_path(path) as draft:
-        save_file(arrays, draft, metadata={HEADER: json.dumps(header, sort_keys=True)})
+        save_file(arrays, draft, metadata={HEADER: _to_json(header)})
+
+
+def _to_json(header: Mapping[str, Any]) -> str:
+    """JSON in which a numpy number, as a grid of parameters brings along, is a plain one."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        raise TypeError(f"{value!r} is no plain value")
+
+    return json.dumps(header, sort_keys=True, default=plain)
 
 
 def read(path: str | os.PathLike[str], kind: str | None = None) -> Record:
@@ -62,11 +75,16 @@ def read(path: str | os.PathLike[str], kind: str | None = None) -> Record:
         ) from None
     if HEADER not in metadata:
         raise InputError(f"'{path}' is a safetensors file but not a whowrote model (no header)")
-    header = json.loads(metadata[HEADER])
-    if header["format"] != FORMAT:
+    try:
+        header = json.loads(metadata[HEADER])
+        found = header["format"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"the header of '{path}' is damaged; save the model again") from None
+    if found != FORMAT:
         raise InputError(
-            f"'{path}' has model format {header['format']} (written by whowrote "
-            f"{header['version']}), this version reads {FORMAT}; train it again or change versions"
+            f"'{path}' has model format {found} (written by whowrote "
+            f"{header.get('version')}), this version reads {FORMAT}; train it again or change "
+            "versions"
         )
     if kind is not None and header["kind"] != kind:
         raise InputError(f"'{path}' holds a {header['kind']}, not a {kind}; load it as such")

@@ -192,13 +192,22 @@ def train(
     streams: Streams,
     *,
     phase: str = "fit",
+    trained: bool = False,
     on_epoch: Callback | None = None,
 ) -> Outcome:
-    """Train every member to its own early stop; the outcome holds each one's best state."""
+    """Train every member to its own early stop; the outcome holds each one's best state.
+
+    ``trained`` says that the fleet comes from an earlier phase: then the state it comes with is
+    good, and is kept where this phase finds no better one.
+    """
     steps, batch_size = assignment.steps(plan.batch_size)
-    optimizer = FleetAdam(fleet, [member.learning_rate for member in fleet.members])
+    optimizer = FleetAdam(
+        fleet,
+        [member.learning_rate for member in fleet.members],
+        {"mixture.raw_df": [member.df_rate for member in fleet.members]},
+    )
     average = MovingAverage(fleet, plan.average)
-    ledger = Ledger(fleet, plan.patience)
+    ledger = Ledger(fleet, plan.patience, trained)
     outcome = Outcome(fleet)
     for epoch in range(1, plan.max_epochs + 1):
         began = time.perf_counter()
@@ -281,8 +290,8 @@ def state_terms(fleet: MixtureVAE, rows: Rows, assignment: Assignment, batch_siz
 class Ledger:
     """Who is still training, everyone's best state, and who fell out of the finite range."""
 
-    def __init__(self, fleet: MixtureVAE, patience: int) -> None:
-        self.fleet, self.patience = fleet, patience
+    def __init__(self, fleet: MixtureVAE, patience: int, trained: bool = False) -> None:
+        self.fleet, self.patience, self.trained = fleet, patience, trained
         self.active = list(range(len(fleet)))
         self.best_state: State = snapshot(fleet)
         self.best = [math.inf] * len(fleet)
@@ -357,7 +366,8 @@ class Ledger:
 
     def close(self, outcome: Outcome) -> Outcome:
         """Put every member into its best state and report who diverged."""
-        if len(self.diverged) == len(self.best) and not any(map(math.isfinite, self.best)):
+        usable = self.trained or any(map(math.isfinite, self.best))
+        if len(self.diverged) == len(self.best) and not usable:
             raise DivergenceError(f"{self.diverged[0]}. No state was ever usable")
         self.fleet.load_state_dict(self.best_state, strict=False)
         for divergence in self.diverged:

@@ -31,18 +31,20 @@ class Answers:
     fleet_: MixtureVAE
     n_features_in_: int
     leader_: int
-    component: str
-    dtype: str
 
     # -- reading ---------------------------------------------------------------------------------
 
     @property
     def _torch_dtype(self) -> torch.dtype:
-        return torch.float64 if self.dtype == "float64" else torch.float32
+        return self.fleet_.mixture.loc.dtype
 
     @property
     def _device(self) -> torch.device:
         return self.fleet_.mixture.loc.device
+
+    @property
+    def _has_tails(self) -> bool:
+        return self.fleet_.members[0].component == "student-t"
 
     def _rows(self, X: Any, labels: NDArray[np.int64] | None) -> Rows:
         return self.scaling_.rows(X, labels, self._device, self._torch_dtype)
@@ -73,12 +75,13 @@ class Answers:
 
     @torch.no_grad()
     def _log_proba(self, X: Any) -> FloatArray:
-        """ln of the members' mean probability, (n, K)."""
+        """ln of the members' mean probability, (n, K), in float64 so that rows sum to one."""
         parts = [
-            torch.logsumexp(self.fleet_.scores(b.inputs).log_responsibilities, 0)
+            torch.logsumexp(self.fleet_.scores(b.inputs).log_responsibilities.double(), 0)
             for b in self._batches(X)
         ]
-        return torch.cat(parts).cpu().numpy() - math.log(len(self.fleet_))
+        summed = torch.cat(parts).cpu().numpy()
+        return np.asarray(summed - logsumexp(summed, axis=1, keepdims=True))
 
     @torch.no_grad()
     def transform(self, X: Any) -> FloatArray:
@@ -92,6 +95,7 @@ class Answers:
 
         For several members: the log-mean-exp of their bounds, which bounds their mixture.
         """
+        checks.at_least("n_samples", n_samples, 1, integer=True)
         parts = [
             torch.stack([self.fleet_.bound(q, b.targets, z) for z in noise]).mean(0)
             for b, q, noise in self._draws(X, n_samples)
@@ -105,6 +109,7 @@ class Answers:
         ``n_samples`` draws of x; the estimate rises to ln p(o) with their number and is, on
         average, never below the bound.
         """
+        checks.at_least("n_samples", n_samples, 1, integer=True)
         parts = []
         for b, q, noise in self._draws(X, n_samples):
             weights = [self.fleet_.importance_weights(q, b.targets, z) for z in noise]
@@ -119,6 +124,7 @@ class Answers:
         Seeds are fixed and rows share their noise: the same row gets the same answer, whenever it
         is asked and whatever stands beside it.
         """
+        check_is_fitted(self, "fleet_")
         streams = Streams(range(len(self.fleet_)), self._device, self._torch_dtype)
         shared = streams.normal(n_samples, self.fleet_.architecture.latent_dim)
         for batch in self._batches(X):
@@ -138,6 +144,7 @@ class Answers:
         q(x | o) is sharp: the p-value says how often that author would write something as unusual
         as this. Small under every author means "none of these". Mean over members.
         """
+        check_is_fitted(self, "fleet_")
         mixture, parts = self.fleet_.mixture, []
         for batch in self._batches(X):
             delta = mixture.at_points(self.fleet_.encode(batch.inputs).mean).delta
@@ -146,7 +153,7 @@ class Answers:
 
     def _tail(self, delta: FloatArray) -> FloatArray:
         d = self.fleet_.architecture.latent_dim
-        if self.component == "gaussian":
+        if not self._has_tails:
             return np.asarray(chi2.sf(delta, d))
         df = self.fleet_.mixture.df.detach().cpu().numpy()[:, None, :]
         return np.asarray(f.sf(delta / d, d, df))
@@ -154,6 +161,7 @@ class Answers:
     @torch.no_grad()
     def expected_scales(self, X: Any) -> FloatArray:
         """E[u] of every row under every component: below one, the model sees an outlier."""
+        check_is_fitted(self, "fleet_")
         mixture, parts = self.fleet_.mixture, []
         for batch in self._batches(X):
             scores = self.fleet_.scores(batch.inputs)
@@ -185,8 +193,10 @@ class Answers:
         check_is_fitted(self, "fleet_")
         Z = np.atleast_2d(np.asarray(Z))
         d = self.fleet_.architecture.latent_dim
-        if Z.shape[1] != d:
-            raise InputError(f"Z has {Z.shape[1]} columns, but the latent space has {d}")
+        if Z.ndim != 2 or Z.shape[1] != d:
+            raise InputError(
+                f"Z has the shape {Z.shape}, but the latent space has {d} dimensions; give (n, {d})"
+            )
         leader = self.fleet_.select([self.leader_])
         p = leader.decode(torch.as_tensor(Z, dtype=self._torch_dtype, device=self._device)[None])
         scale = p.log_scale.exp()[0].cpu().numpy() * self.scaling_.scale
@@ -221,4 +231,4 @@ class Answers:
     def degrees_of_freedom_(self) -> FloatArray:
         """Learnt nu of the leading member, (K,); infinite for Gaussian components."""
         df = self._leader(self.fleet_.mixture.df)
-        return np.full_like(df, np.inf) if self.component == "gaussian" else df
+        return df if self._has_tails else np.full_like(df, np.inf)

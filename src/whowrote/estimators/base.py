@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +23,7 @@ from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.objectives import OBJECTIVES
 from whowrote.progress import epoch_bar
-from whowrote.training import Assignment, Outcome, Plan, initialize, train
+from whowrote.training import Assignment, DivergenceError, Outcome, Plan, initialize, train
 
 LEAST_VALIDATION_ROWS = 20
 
@@ -51,6 +53,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         objective: str = "bound",
         warm_up: int = 0,
         initial_df: float = 5.0,
+        df_rate: float = 10.0,
         n_members: int = 1,
         validation_fraction: float = 0.1,
         patience: int = 15,
@@ -78,6 +81,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.objective = objective
         self.warm_up = warm_up
         self.initial_df = initial_df
+        self.df_rate = df_rate
         self.n_members = n_members
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -100,9 +104,10 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         for name in ("latent_dim", "batch_size"):
             if getattr(self, name) is not None:
                 checks.at_least(name, getattr(self, name), 1, integer=True)
-        for name in ("l1", "joint_weight", "label_weight", "warm_up"):
+        checks.at_least("warm_up", self.warm_up, 0, integer=True)
+        for name in ("l1", "joint_weight", "label_weight"):
             checks.at_least(name, getattr(self, name), 0)
-        for name in ("scale_floor", "learning_rate", "clip_norm"):
+        for name in ("scale_floor", "learning_rate", "clip_norm", "df_rate"):
             checks.above_zero(name, getattr(self, name))
         checks.at_least("initial_df", self.initial_df, 2.1)
         checks.fraction("validation_fraction", self.validation_fraction)
@@ -127,17 +132,19 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             return (max(1, (d + n_features) // 2),)
         return tuple(self.hidden) if isinstance(self.hidden, (tuple, list)) else (self.hidden,)
 
+    # Numbers become plain ones on the way in: a grid of parameters brings numpy's along.
+
     def _architecture(self, k: int) -> Architecture:
         n_features = self.scaling_.n_features
-        d = min(50, n_features) if self.latent_dim is None else self.latent_dim
+        d = min(50, n_features) if self.latent_dim is None else int(self.latent_dim)
         return Architecture(
             n_features=n_features,
             n_components=k,
             latent_dim=d,
-            hidden=self._hidden_sizes(d, n_features),
+            hidden=tuple(int(width) for width in self._hidden_sizes(d, n_features)),
             activation=self.activation,
             n_inputs=self.scaling_.n_inputs,
-            n_samples=self.n_samples,
+            n_samples=int(self.n_samples),
             objective=self.objective,
         )
 
@@ -147,14 +154,15 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             Member(
                 seed=seed,
                 component=self.component,
-                learning_rate=self.learning_rate,
-                scale_floor=self.scale_floor,
-                l1=self.l1,
-                joint_weight=self.joint_weight,
-                label_weight=self.label_weight,
-                input_dropout=input_dropout,
-                hidden_dropout=hidden_dropout,
-                initial_df=self.initial_df,
+                learning_rate=float(self.learning_rate),
+                scale_floor=float(self.scale_floor),
+                l1=float(self.l1),
+                joint_weight=float(self.joint_weight),
+                label_weight=float(self.label_weight),
+                input_dropout=float(input_dropout),
+                hidden_dropout=float(hidden_dropout),
+                initial_df=float(self.initial_df),
+                df_rate=float(self.df_rate),
             )
             for seed in seeds
         ]
@@ -167,7 +175,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
         self.scaling_ = learn_scaling(X, self.projection_dim, seeds.pop())
         self.fleet_ = MixtureVAE(self._architecture(k), self._members(seeds))
-        self.fleet_.to(checks.device_named(self.device), self._torch_dtype)
+        self.fleet_.to(checks.device_named(self.device), getattr(torch, self.dtype))
         self.history_ = []
         return seeds
 
@@ -203,12 +211,25 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         """Run one phase and append its records to the history."""
         seeds = [member.seed + stream for member in self.fleet_.members]
         streams = Streams(seeds, self._device, self._torch_dtype)
-        with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
-            outcome = train(
-                self.fleet_, rows, assignment, plan, streams, phase=phase, on_epoch=show
-            )
+        trained = bool(self.history_)
+        try:
+            with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
+                outcome = train(
+                    self.fleet_,
+                    rows,
+                    assignment,
+                    plan,
+                    streams,
+                    phase=phase,
+                    trained=trained,
+                    on_epoch=show,
+                )
+        except DivergenceError:
+            del self.fleet_  # nothing was learnt: the estimator stays unfitted
+            raise
         self.history_ += [record.to_dict() for record in outcome.history]
-        self.leader_ = int(np.argmin(outcome.best))
+        if np.isfinite(outcome.best).any():
+            self.leader_ = int(np.argmin(outcome.best))
         self.n_iter_ = max(record["epoch"] for record in self.history_)
         return outcome
 
@@ -216,14 +237,27 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
     def _n_features_out(self) -> int:
         return self.fleet_.architecture.latent_dim
 
+    def member(self, index: int) -> Self:
+        """One member of the ensemble as a fitted model of its own."""
+        check_is_fitted(self, "fleet_")
+        alone = copy.copy(self)
+        alone.n_members = 1
+        alone.fleet_, alone.leader_ = self.fleet_.select([index]), 0
+        return alone
+
     # -- persistence -----------------------------------------------------------------------------
 
     def _values(self) -> dict[str, Any]:
         """Plain values of the fitted state beyond the parameters."""
         names = ("n_features_in_", "leader_", "n_iter_", "history_")
-        return {name: getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names}
+        if hasattr(self, "feature_names_in_"):
+            values["feature_names_in_"] = self.feature_names_in_.tolist()
+        return values
 
     def _restore(self, values: dict[str, Any]) -> None:
+        if "feature_names_in_" in values:
+            values["feature_names_in_"] = np.array(values["feature_names_in_"], dtype=object)
         for name, value in values.items():
             setattr(self, name, value)
 
@@ -233,8 +267,13 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         parameters = self.get_params()
         if not isinstance(parameters["random_state"], (int, type(None))):
             parameters["random_state"] = None  # a generator object has no place in a file
-        seeds = [member.seed for member in self.fleet_.members]
-        values = {"parameters": parameters, "state": self._values(), "seeds": seeds}
+        # As fitted: set_params may have changed the parameters since.
+        values = {
+            "parameters": parameters,
+            "state": self._values(),
+            "architecture": asdict(self.fleet_.architecture),
+            "members": [asdict(member) for member in self.fleet_.members],
+        }
         arrays = {f"fleet.{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
         arrays |= {"scaling.mean": self.scaling_.mean, "scaling.scale": self.scaling_.scale}
         arrays["scaling.input_scale"] = np.array([self.scaling_.input_scale])
@@ -260,9 +299,9 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             None if projection is None else projection.astype(np.float32),
             float(arrays["scaling.input_scale"][0]),
         )
-        k = arrays["fleet.mixture.logits"].shape[1]
-        fleet = MixtureVAE(estimator._architecture(k), estimator._members(values["seeds"]))
-        fleet.to(dtype=estimator._torch_dtype)
+        shape = {**values["architecture"], "hidden": tuple(values["architecture"]["hidden"])}
+        fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in values["members"]])
+        fleet.to(dtype=torch.as_tensor(arrays["fleet.mixture.loc"]).dtype)
         prefix = "fleet."
         fleet.load_state_dict(
             {
@@ -297,6 +336,7 @@ def validation_part(
     chosen = []
     for label in np.unique(labels):
         own = candidates[labels == label]
-        chosen.append(random.permutation(own)[: round(fraction * len(own))])
+        size = min(round(fraction * len(own)), len(own) - 1)  # someone has to be learnt from
+        chosen.append(random.permutation(own)[:size])
     part = np.concatenate(chosen)
     return part if len(part) >= LEAST_VALIDATION_ROWS else part[:0]

@@ -79,15 +79,12 @@ def all_finite(X: Any) -> None:
     )
 
 
-def enough_per_class(classes: NDArray[Any], counts: NDArray[Any], n_rows: int, lone: bool) -> None:
+def enough_per_class(classes: NDArray[Any], counts: NDArray[Any], lone: bool) -> None:
     """Require at least two classes, and two rows of each unless unlabelled rows come along."""
     if len(classes) < 2:
         raise InputError(
-            f"y names 1 class ({classes.tolist()[0]!r}); at least 2 are needed to choose from"
-        )
-    if n_rows < len(classes):
-        raise InputError(
-            f"X has {n_rows} rows for {len(classes)} classes; every class needs rows of its own"
+            f"y has one class only, {classes.tolist()[0]!r}; a classifier needs at least two "
+            "classes: add texts by another author"
         )
     if lone and counts.min() < 2:
         rare = classes.tolist()[int(np.argmin(counts))]

@@ -6,6 +6,7 @@ r"""Attribution: a classifier whose classes are the components of the mixture.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -44,7 +45,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     dropout : one rate, or (input, hidden).
     objective : ``"bound"`` (exact) or ``"algorithm-1"`` (the literal published loss).
     warm_up : semi-supervised only: epochs of labelled pre-training; 0 means ``max_epochs``.
-    initial_df : degrees of freedom at the start.
+    initial_df, df_rate : degrees of freedom at the start, and how many times the learning rate
+        they learn with; 1 is the published way, in which they hardly leave their start.
     n_members : size of the ensemble; probabilities are averaged, everything that speaks of the
         latent space comes from the leading member (lowest validation loss).
     validation_fraction, patience : early stopping on a stratified part of the labelled rows, its
@@ -101,7 +103,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             )
         y = _check_y_keeping_none(y)
         if len(y) != n_rows:
-            raise InputError(f"X has {n_rows} rows but y has {len(y)} labels; give one per row")
+            raise InputError(
+                f"X and y have inconsistent numbers of samples, {n_rows} rows and {len(y)} labels; "
+                "give one label per row"
+            )
         unknown = unlabelled(y)
         if unknown.all():
             raise InputError(
@@ -110,7 +115,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         named = np.array(y[~unknown].tolist()) if y.dtype == object else y[~unknown]
         check_classification_targets(named)
         self.classes_, codes, counts = np.unique(named, return_inverse=True, return_counts=True)
-        checks.enough_per_class(self.classes_, counts, n_rows, lone=not unknown.any())
+        checks.enough_per_class(self.classes_, counts, lone=not unknown.any())
         labels = np.full(len(y), UNLABELLED, dtype=np.int64)
         labels[~unknown] = codes
         return labels
@@ -121,8 +126,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """p(author | o), (n, K), in the order of ``classes_``."""
-        proba = np.exp(self._log_proba(X).astype(np.float64))
-        return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+        return np.exp(self._log_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""
@@ -135,7 +139,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         checks.at_least("n_samples", n_samples, 1, integer=True)
         codes = None
         if author is not None:
-            if author not in self.classes_:
+            if author not in self.classes_.tolist():
                 raise InputError(f"author {author!r} is not among {self.classes_.tolist()}")
             codes = np.full(n_samples, int(np.flatnonzero(self.classes_ == author)[0]))
         drawn = self._draw(codes, n_samples, random_state)
@@ -157,7 +161,9 @@ def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
     (array([False,  True]), array([False,  True]))
     """
     if y.dtype == object:
-        return np.array([name is None or name != name for name in y], dtype=bool)
+        missing = np.array([name is None or name != name for name in y], dtype=bool)
+        integers = all(isinstance(name, Integral) for name in y[~missing])
+        return missing | (y == UNLABELLED) if integers else missing
     if np.issubdtype(y.dtype, np.signedinteger):
         return np.asarray(y == UNLABELLED)
     return np.zeros(len(y), dtype=bool)
@@ -165,6 +171,8 @@ def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
 
 def _check_y_keeping_none(y: Any) -> NDArray[Any]:
     as_array = np.asarray(y)
+    if as_array.dtype.kind == "U" and isinstance(y, (list, tuple)):
+        as_array = np.array(y, dtype=object)  # numpy would turn a NaN among names into "nan"
     if as_array.dtype == object and as_array.ndim == 1:
         return as_array
     return np.asarray(_check_y(y, multi_output=False, y_numeric=False))

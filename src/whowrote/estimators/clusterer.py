@@ -7,6 +7,7 @@ observations stand in for labels; then the bound alone decides.
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from sklearn.base import ClusterMixin
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
@@ -26,6 +28,8 @@ from whowrote.training import Assignment
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32
+MIXTURE_ROWS = 20_000
+NEIGHBOURS = 10
 
 
 class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
@@ -73,6 +77,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         warm_up: int = 15,
         initialization: str = "gaussian-mixture",
         initial_df: float = 5.0,
+        df_rate: float = 10.0,
         n_members: int = 1,
         validation_fraction: float = 0.1,
         patience: int = 15,
@@ -101,6 +106,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             objective=objective,
             warm_up=warm_up,
             initial_df=initial_df,
+            df_rate=df_rate,
             n_members=n_members,
             validation_fraction=validation_fraction,
             patience=patience,
@@ -159,7 +165,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         mixture = GaussianMixture(self.n_components, n_init=5, reg_covar=1e-4, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-            labels: NDArray[np.int64] = mixture.fit_predict(observations).astype(np.int64)
+            mixture.fit(crowded_rows(observations, self.n_components, seed))
+        labels: NDArray[np.int64] = mixture.predict(observations).astype(np.int64)
         return labels
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -168,8 +175,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Responsibilities gamma, (n, K)."""
-        proba = np.exp(self._log_proba(X).astype(np.float64))
-        return np.asarray(proba / proba.sum(axis=1, keepdims=True))
+        return np.exp(self._log_proba(X))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Ln gamma, (n, K)."""
@@ -186,8 +192,9 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         """Draw new observations by the generative story, of one cluster if given."""
         check_is_fitted(self, "fleet_")
         checks.at_least("n_samples", n_samples, 1, integer=True)
-        if cluster is not None and not 0 <= cluster < self.n_components:
-            raise InputError(f"cluster is {cluster}; it must be from 0 to {self.n_components - 1}")
+        k = self.fleet_.architecture.n_components
+        if cluster is not None and not (isinstance(cluster, Integral) and 0 <= cluster < k):
+            raise InputError(f"cluster is {cluster!r}; it must be an integer from 0 to {k - 1}")
         codes = None if cluster is None else np.full(n_samples, cluster)
         return self._draw(codes, n_samples, random_state)
 
@@ -197,3 +204,18 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     def _restore(self, values: dict[str, Any]) -> None:
         self.labels_ = np.array(values.pop("labels_"), dtype=np.int64)
         super()._restore(values)
+
+
+def crowded_rows(X: FloatArray, n_components: int, seed: int) -> FloatArray:
+    """The 90 % of the rows with the nearest neighbours, of at most ``MIXTURE_ROWS`` rows.
+
+    A Gaussian mixture spends a component on a handful of gross outliers; without the loneliest
+    rows it cannot. Too few rows to tell who is lonely are returned as they are.
+    """
+    random = np.random.RandomState(seed)
+    if len(X) > MIXTURE_ROWS:
+        X = X[random.permutation(len(X))[:MIXTURE_ROWS]]
+    if len(X) <= NEIGHBOURS * n_components:
+        return X
+    distance = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(X).kneighbors()[0][:, -1]
+    return np.asarray(X[distance <= np.quantile(distance, 0.9)])

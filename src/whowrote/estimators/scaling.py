@@ -18,9 +18,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import TruncatedSVD
 
+from whowrote.errors import InputError
 from whowrote.estimators.records import FloatArray
 from whowrote.model import Rows, SparseRows
 from whowrote.model.rows import UNLABELLED
+
+FARTHEST = 1e15  # its square, times a sharp precision, still fits into float32
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,14 @@ class Scaling:
     def observations(self, X: Any, dtype: torch.dtype) -> torch.Tensor:
         """The standardised rows."""
         scaled = (self.dense(X).astype(np.float64) - self.mean) / self.scale
+        far = np.abs(scaled) > FARTHEST
+        if far.any():
+            row, column = (int(i) for i in np.argwhere(far)[0])
+            raise InputError(
+                f"row {row}, column {column} lies {abs(scaled[row, column]):.3g} standard "
+                f"deviations from the mean; at most {FARTHEST:g} can be computed with: look for a "
+                "wrong value"
+            )
         return torch.as_tensor(scaled).to(dtype)
 
     def rows(
@@ -90,13 +101,21 @@ def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
     projection, input_scale = None, 1.0
     if is_sparse(X) and X.shape[1] > projection_dim:
         width = min(projection_dim, X.shape[0], X.shape[1] - 1)
-        reducer = TruncatedSVD(width, random_state=seed).fit(X)
+        with np.errstate(invalid="ignore"):  # rows of zeros have no variance to explain
+            reducer = TruncatedSVD(width, random_state=seed).fit(X)
         # Half precision in memory as on disk, so that a loaded model gives equal answers.
         projection = reducer.components_.T.astype(np.float16).astype(np.float32)
         norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
         input_scale = float(np.sqrt(width / norms.mean())) if norms.any() else 1.0
     raw = Scaling(np.zeros(0), np.ones(0), projection).dense(X).astype(np.float64)
-    mean, spread = raw.mean(0), raw.std(0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, spread = raw.mean(0), raw.std(0)
+    if not np.isfinite(spread).all():
+        column = int(np.argmin(np.isfinite(spread)))
+        raise InputError(
+            f"column {column} has values up to {np.abs(raw[:, column]).max():.3g}, too large to be "
+            "standardised; look for a wrong value or divide the column by a constant"
+        )
     # Below rounding, a column is constant: dividing by its noise would invent a feature.
-    constant = spread <= 1e-7 * np.maximum(1.0, np.abs(mean))
+    constant = spread <= np.maximum(1e-7 * np.abs(mean), 1e-12 * spread.max())
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)

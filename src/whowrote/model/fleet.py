@@ -39,7 +39,11 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Member:
-    """What a member may have for itself."""
+    """What a member may have for itself.
+
+    ``df_rate`` multiplies the step size of the degrees of freedom: Adam moves a parameter by about
+    one step size at a time, and nu has far to go.
+    """
 
     seed: int = 0
     component: str = "student-t"
@@ -51,6 +55,7 @@ class Member:
     input_dropout: float = 0.0
     hidden_dropout: float = 0.0
     initial_df: float = 5.0
+    df_rate: float = 1.0
 
 
 State = dict[str, Tensor]

@@ -1,0 +1,1 @@
+"""The published experiments, through the public interface."""

@@ -1,0 +1,182 @@
+r"""The published synthetic experiment: clustering a five-armed pinwheel without labels.
+
+.. math:: r \sim N(1, 0.3^2), \quad t \sim N(0, 0.05^2), \quad
+    \theta = 2\pi k / 5 + \tfrac14 e^{r}, \qquad o = 10\, R(\theta)\, (r, t)^\top
+
+L = D = 2, networks 2-512-512-2 with ReLU, provisional labels from a Gaussian mixture for the first
+15 epochs, nu starting at 5. A plain Gaussian mixture cuts the bent arms; the autoencoder
+straightens them first.
+
+Command: ``whowrote experiment pinwheel``. Two cores, about 30 s a fit, two fits a seed.
+Expect: Student-t at least 99.5 % on every seed; the plain Gaussian mixture 87 to 99 %.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics import confusion_matrix
+from sklearn.mixture import GaussianMixture
+
+from whowrote import __version__, plots
+from whowrote.atomic import write_text
+from whowrote.estimators import MixtureVAEClusterer
+from whowrote.estimators.records import FloatArray
+
+ARMS = 5
+METHODS = ("gaussian mixture", "gaussian VAE", "student-t VAE")
+
+
+@dataclass(frozen=True)
+class Pinwheel:
+    """Points and the arm each belongs to."""
+
+    points: FloatArray
+    arms: NDArray[np.int64]
+
+
+def make_pinwheel(per_arm: int, seed: int) -> Pinwheel:
+    """Draw ``per_arm`` points of each arm.
+
+    >>> make_pinwheel(10, seed=0).points.shape
+    (50, 2)
+    """
+    random = np.random.default_rng(seed)
+    arms = np.repeat(np.arange(ARMS), per_arm)
+    radius = random.normal(1.0, 0.3, len(arms))
+    offset = random.normal(0.0, 0.05, len(arms))
+    angle = 2 * np.pi * arms / ARMS + np.exp(radius) / 4
+    cos, sin = np.cos(angle), np.sin(angle)
+    points = 10 * np.stack([cos * radius - sin * offset, sin * radius + cos * offset], axis=1)
+    order = random.permutation(len(arms))
+    return Pinwheel(points[order], arms[order])
+
+
+def clustering_accuracy(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Share of rows that agree under the best one-to-one naming of the clusters.
+
+    >>> clustering_accuracy(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    1.0
+    """
+    table = confusion_matrix(truth, labels)
+    rows, columns = linear_sum_assignment(-table)
+    return float(table[rows, columns].sum() / len(truth))
+
+
+def make_model(component: str, seed: int, max_epochs: int) -> MixtureVAEClusterer:
+    """The published networks; the published text leaves step size, floor and length open."""
+    return MixtureVAEClusterer(
+        ARMS,
+        component=component,
+        latent_dim=2,
+        hidden=(512, 512),
+        activation="relu",
+        scale_floor=0.01,
+        learning_rate=0.002,
+        batch_size=64,
+        warm_up=15,
+        max_epochs=max_epochs,
+        validation_fraction=0.0,
+        random_state=seed,
+    )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One seed: clustering accuracy and seconds by method, and the learnt nu."""
+
+    seed: int
+    accuracy: dict[str, float]
+    seconds: dict[str, float]
+    degrees_of_freedom: list[float]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All trials, and what the figure shows."""
+
+    trials: list[Trial]
+    first: Pinwheel
+    model: MixtureVAEClusterer
+
+    def summary(self) -> dict[str, dict[str, float]]:
+        """Mean, standard deviation and worst accuracy of every method over the seeds."""
+        table = {}
+        for method in METHODS:
+            values = [trial.accuracy[method] for trial in self.trials]
+            table[method] = {
+                "mean": float(np.mean(values)),
+                "sd": float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
+                "worst": min(values),
+            }
+        return table
+
+    def to_dict(self) -> dict[str, Any]:
+        """The committed record."""
+        trials = [asdict(trial) for trial in self.trials]
+        return {"version": __version__, "summary": self.summary(), "trials": trials}
+
+
+def run_seed(seed: int, per_arm: int, max_epochs: int) -> tuple[Trial, MixtureVAEClusterer]:
+    """All methods on one draw of the data."""
+    data = make_pinwheel(per_arm, seed)
+    mixture = GaussianMixture(ARMS, n_init=5, random_state=seed)
+    accuracy, seconds = {}, {}
+    began = perf_counter()
+    accuracy[METHODS[0]] = clustering_accuracy(data.arms, mixture.fit_predict(data.points))
+    seconds[METHODS[0]] = perf_counter() - began
+    for method, component in zip(METHODS[1:], ("gaussian", "student-t"), strict=True):
+        began = perf_counter()
+        model = make_model(component, seed, max_epochs).fit(data.points)
+        seconds[method] = perf_counter() - began
+        accuracy[method] = clustering_accuracy(data.arms, model.labels_)
+    return Trial(seed, accuracy, seconds, model.degrees_of_freedom_.tolist()), model
+
+
+def run(
+    out: Path,
+    *,
+    seeds: Sequence[int] = range(10, 20),
+    per_arm: int = 400,
+    max_epochs: int = 200,
+    report: Callable[[Trial], None] = lambda trial: None,
+) -> Outcome:
+    """Run every seed, write ``pinwheel.json`` and the four-panel figure of the first one.
+
+    The default seeds are not those on which step size, floor and length were chosen (0 to 9).
+    """
+    trials, models = [], []
+    for seed in seeds:
+        trial, model = run_seed(seed, per_arm, max_epochs)
+        trials.append(trial)
+        models.append(model)
+        report(trial)
+    outcome = Outcome(trials, make_pinwheel(per_arm, seeds[0]), models[0])
+    figure = draw(outcome)
+    for suffix in ("png", "svg"):
+        plots.save(figure, out / f"pinwheel.{suffix}")
+    write_text(out / "pinwheel.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
+    return outcome
+
+
+def draw(outcome: Outcome) -> Any:
+    """The four panels: training points, latents per component, decoded means, new observations."""
+    data, model = outcome.first, outcome.model
+    drawn = model.sample(len(data.points), random_state=0)
+    decoded = model.decode(drawn.latents).mean
+    return plots.scatter_panels(
+        [
+            plots.Panel("training points, by learnt cluster", data.points, model.labels_),
+            plots.Panel("latents x drawn from each component", drawn.latents, drawn.classes),
+            plots.Panel("decoded means of those x", decoded, drawn.classes),
+            plots.Panel("new observations o", drawn.observations, drawn.classes),
+        ]
+    )

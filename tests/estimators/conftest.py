@@ -1,0 +1,101 @@
+"""Three well separated authors, quick settings, and models fitted once for everyone who looks."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import make_blobs
+
+from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
+from whowrote.estimators.scaling import Scaling
+
+COMPONENTS = ("student-t", "gaussian")
+NAMES = np.array(["ann", "bob", "cyd"])
+QUICK: dict[str, Any] = {
+    "hidden": 8,
+    "learning_rate": 0.02,
+    "max_epochs": 12,
+    "batch_size": 32,
+    "dropout": 0.1,
+    "random_state": 0,
+}
+
+
+class Data(NamedTuple):
+    """Rows, the names of their authors, and the numbers of those names."""
+
+    X: np.ndarray
+    y: np.ndarray
+    codes: np.ndarray
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Everything here is small: a second thread only waits for the first."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def quick() -> dict[str, Any]:
+    """Settings that learn the blobs in a fraction of a second."""
+    return dict(QUICK)
+
+
+@pytest.fixture(scope="session")
+def blobs() -> Data:
+    X, codes = make_blobs([70, 60, 50], n_features=4, cluster_std=1.5, random_state=3)
+    X.setflags(write=False)
+    return Data(X, NAMES[codes], codes)
+
+
+@pytest.fixture(scope="session", params=COMPONENTS)
+def component(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def classifier(component: str, blobs: Data) -> MixtureVAEClassifier:
+    return MixtureVAEClassifier(component, **QUICK).fit(blobs.X, blobs.y)
+
+
+@pytest.fixture(scope="session")
+def clusterer(component: str, blobs: Data) -> MixtureVAEClusterer:
+    settings = QUICK | {"dropout": 0.0, "warm_up": 15}
+    return MixtureVAEClusterer(3, component=component, **settings).fit(blobs.X)
+
+
+@pytest.fixture(params=["classifier", "clusterer"])
+def model(request: pytest.FixtureRequest, component: str) -> Any:
+    """Each of the two, with each component."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="session")
+def ensemble(blobs: Data) -> MixtureVAEClassifier:
+    return MixtureVAEClassifier(n_members=3, **QUICK).fit(blobs.X, blobs.y)
+
+
+@pytest.fixture(scope="session")
+def identity(component: str) -> MixtureVAEClassifier:
+    """A model known in closed form: networks that copy, two authors, columns in odd units.
+
+    Its density of an observation is the mixture's density of the standardised row.
+    """
+    start = np.random.default_rng(0).normal(size=(40, 2))
+    settings = {"hidden": (), "max_epochs": 1, "dtype": "float64", "random_state": 0}
+    model = MixtureVAEClassifier(component, **settings).fit(start, NAMES[np.arange(40) % 2])
+    model.scaling_ = Scaling(np.array([100.0, -1.0]), np.array([10.0, 0.01]))
+    mixture = model.fleet_.mixture
+    with torch.no_grad():
+        for network in (model.fleet_.encoder, model.fleet_.decoder):
+            network.last.weight.copy_(torch.eye(2, 4)[None])
+            network.last.bias.copy_(torch.tensor([[0.0, 0.0, -99.0, -99.0]]))
+        mixture.loc.copy_(torch.tensor([[[0.0, 0.0], [6.0, -4.0]]]))
+        mixture.factor.copy_(torch.tensor([[0.0, 0.0], [0.7, 0.2]]).expand(1, 2, 2, 2))
+        mixture.raw_df.fill_(4.0)
+    return model

@@ -1,0 +1,133 @@
+"""The command line as a whole: quick help, examples, and errors of one line."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import whowrote
+from whowrote import cli
+from whowrote.cli import app, main
+from whowrote.errors import InputError
+
+runner = CliRunner()
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+HEAVY = ("torch", "sklearn", "numpy", "scipy", "matplotlib", "pyarrow")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "whowrote", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs the resource usage of child processes")
+def test_help_takes_half_a_second_of_processor_time_at_most() -> None:
+    import resource
+
+    def used() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    times = []
+    for _ in range(2):
+        before = used()
+        assert run("--help").returncode == 0
+        times.append(used() - before)
+    assert min(times) < 0.5  # the better of two: the first may have compiled the modules
+
+
+LOADED = f"""
+import sys
+import typer
+from whowrote.cli import app
+try:
+    app(sys.argv[1:])
+except SystemExit as left:
+    assert not left.code, left
+print("LOADED", [name for name in {HEAVY!r} if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("command", [None, *COMMANDS])
+def test_help_loads_nothing_heavy(command: str | None) -> None:
+    arguments = ["--help"] if command is None else [command, "--help"]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED []"
+
+
+def test_the_watch_on_imports_sees_a_heavy_one() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "import numpy\n" + LOADED, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "LOADED ['numpy']"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    for flag in ("--help", "-h"):
+        answer = runner.invoke(app, [command, flag], env={"COLUMNS": "100"})
+        assert answer.exit_code == 0
+        assert f"whowrote {command}" in answer.stdout.split("Example")[1]
+
+
+def test_help_lists_every_command_and_an_example() -> None:
+    answer = runner.invoke(app, ["--help"])
+    assert answer.exit_code == 0
+    assert all(command in answer.stdout for command in COMMANDS)
+    assert "Example: whowrote" in answer.stdout
+
+
+def test_without_a_command_there_is_help() -> None:
+    answer = runner.invoke(app, [])
+    assert answer.exit_code == 2
+    assert "Usage" in answer.output
+
+
+def test_version() -> None:
+    answer = runner.invoke(app, ["--version"])
+    assert (answer.exit_code, answer.stdout) == (0, f"whowrote {whowrote.__version__}\n")
+
+
+def test_unknown_commands_and_options_leave_with_status_two() -> None:
+    for arguments, said in ((["atribute"], "No such command"), (["--nope"], "No such option")):
+        answer = runner.invoke(app, arguments)
+        assert answer.exit_code == 2
+        assert said in answer.stderr
+
+
+def test_bad_input_is_one_line_on_standard_error() -> None:
+    done = run("audit", "no/such/corpus")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("whowrote: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_main_turns_bad_input_alone_into_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(problem: Exception) -> Any:
+        def raising() -> None:
+            raise problem
+
+        return raising
+
+    monkeypatch.setattr(cli, "app", fail(InputError("a is 1; it must be 2")))
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr() == ("", "whowrote: a is 1; it must be 2\n")
+    # Negative control: a mistake of ours is not passed off as the user's.
+    monkeypatch.setattr(cli, "app", fail(ValueError("a bug")))
+    with pytest.raises(ValueError, match="a bug"):
+        main()

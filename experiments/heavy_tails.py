@@ -7,7 +7,7 @@ are judged on held-out rows that hold no gross outliers: the bound, and the clus
 and the learnt nu should come in the order of the true ones.
 
 Command:  python experiments/heavy_tails.py
-Hardware: two cores, about 40 s a seed.
+Hardware: two cores, about 40 s a seed, both families.
 Expect:   Student-t ahead on both counts in at least 9 of 10 seeds.
 """
 
@@ -29,6 +29,7 @@ from whowrote.experiments.pinwheel import clustering_accuracy
 
 DEGREES = (2.5, 5.0, 30.0)
 CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [4.5, 8.0]])
+FIRST_SEED = 10  # the settings were chosen on seeds 0 to 4
 RECORD = Path(__file__).parent / "results" / "heavy_tails.json"
 
 
@@ -60,7 +61,7 @@ def draw(per_component: int, outliers: float, seed: int, part: int) -> Data:
     rows = smooth_map(latents, np.random.default_rng(seed))
     rows += random.normal(scale=0.1, size=rows.shape)
     gross = random.random(len(rows)) < outliers
-    rows[gross] = random.uniform(-60, 60, size=(int(gross.sum()), rows.shape[1]))
+    rows[gross] = random.uniform(-40, 40, size=(int(gross.sum()), rows.shape[1]))
     return Data(rows, np.where(gross, -1, components))
 
 
@@ -101,6 +102,7 @@ def run_one(seed: int, component: str, per_component: int, max_epochs: int) -> T
         hidden=64,
         max_epochs=max_epochs,
         batch_size=64,
+        learning_rate=0.003,
         validation_fraction=0.0,
         random_state=seed,
     ).fit(training.rows)
@@ -133,11 +135,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rows", type=int, default=700, help="per component")
-    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--epochs", type=int, default=150)
     parser.add_argument("--out", type=Path, default=RECORD)
     options = parser.parse_args()
     trials = []
-    for seed in range(options.seeds):
+    for seed in range(FIRST_SEED, FIRST_SEED + options.seeds):
         for component in ("student-t", "gaussian"):
             trials.append(run_one(seed, component, options.rows, options.epochs))
             print(trials[-1], flush=True)

@@ -14,6 +14,7 @@ dimension of every parameter is the member, and nothing is shared along it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -39,6 +40,7 @@ class FleetAdam:
         self.factors = dict(factors or {})
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
+        self._below = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
         self.count = 0
         sample = self.parameters[0]
         self._rates = [
@@ -66,23 +68,28 @@ class FleetAdam:
     @torch.no_grad()
     def step(self, decay: float, clip_norm: float) -> None:
         """Clip each member's gradient, move each member, forget the gradient."""
-        # A Gaussian fleet has no gradient for its degrees of freedom.
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        gradients = [self._gradient(p) for p in self.parameters]
         clip = _clip_factor(gradients, clip_norm)
-        gradients = [g * _along(clip, g) for g in gradients]
+        for g in gradients:
+            g.mul_(_along(clip, g))
         self.count += 1
-        bias_1, bias_2 = 1 - BETAS[0] ** self.count, 1 - BETAS[1] ** self.count
+        bias_1, bias_2 = 1 - BETAS[0] ** self.count, math.sqrt(1 - BETAS[1] ** self.count)
         torch._foreach_lerp_(self.first, gradients, 1 - BETAS[0])
         torch._foreach_mul_(self.second, BETAS[1])
         torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETAS[1])
-        spread = torch._foreach_sqrt(self.second)
-        torch._foreach_div_(spread, bias_2**0.5)
-        torch._foreach_add_(spread, EPSILON)
-        for p, first, below, rates in zip(
-            self.parameters, self.first, spread, self._rates, strict=True
+        for p, first, second, below, rates in zip(
+            self.parameters, self.first, self.second, self._below, self._rates, strict=True
         ):
-            p.sub_(first / below * _along(rates * (decay / bias_1), p))
+            # Both bias corrections are folded into one factor, and nothing is allocated.
+            torch.sqrt(second, out=below).add_(EPSILON * bias_2)
+            below.div_(_along(rates * (decay * bias_2 / bias_1), p))
+            p.addcdiv_(first, below, value=-1)
             p.grad = None
+
+    @staticmethod
+    def _gradient(parameter: Tensor) -> Tensor:
+        """The gradient, or zeros: a Gaussian fleet has none for its degrees of freedom."""
+        return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 def _along(per_member: Tensor, like: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.estimators.base import validation_part
-from whowrote.estimators.clusterer import crowded_rows
+from whowrote.estimators.clusterer import in_a_crowd
 from whowrote.training import DivergenceError, DivergenceWarning
 
 # Seeds
@@ -300,12 +300,28 @@ def test_many_columns_start_from_leading_directions(quick: dict[str, Any]) -> No
 def test_lonely_rows_do_not_start_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(100, 2))
     rows[:3] += [[90.0, 0.0], [0.0, 90.0], [-90.0, 0.0]]
-    kept = crowded_rows(rows, 2, seed=0)
-    assert len(kept) == 90
-    assert np.abs(kept).max() < 5.0
-    assert len(crowded_rows(rows[:20], 2, seed=0)) == 20  # too few to tell
+    crowded = in_a_crowd(rows, 2, seed=0)
+    assert crowded.sum() == 90
+    assert np.abs(rows[crowded]).max() < 5.0
+    assert in_a_crowd(rows[:20], 2, seed=0).all()  # too few to tell
     monkeypatch.setattr("whowrote.estimators.clusterer.MIXTURE_ROWS", 50)
-    assert len(crowded_rows(rows, 2, seed=0)) == 45
+    assert not in_a_crowd(rows, 2, seed=0)[:3].any()
+
+
+def test_one_member_of_an_ensemble_is_a_model(blobs: Any, quick: dict[str, Any]) -> None:
+    model = MixtureVAEClassifier(n_members=2, **quick).fit(blobs.X, blobs.y)
+    first, second = (model.member(i).predict_proba(blobs.X) for i in range(2))
+    np.testing.assert_allclose((first + second) / 2, model.predict_proba(blobs.X), atol=1e-12)
+    assert not np.allclose(first, second)
+    assert model.member(1).get_params()["n_members"] == 1
+
+
+def test_degrees_of_freedom_move_with_their_rate(blobs: Any, quick: dict[str, Any]) -> None:
+    def distance(rate: float) -> float:
+        model = MixtureVAEClassifier(df_rate=rate, **quick).fit(blobs.X, blobs.y)
+        return float(np.abs(model.degrees_of_freedom_ - 5.0).max())
+
+    assert distance(10.0) > 3 * distance(1.0)
 
 
 def test_the_score_of_a_clusterer_is_its_mean_density(

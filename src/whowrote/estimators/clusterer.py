@@ -24,6 +24,7 @@ from whowrote.errors import InputError
 from whowrote.estimators import checks
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.records import FloatArray, Sample
+from whowrote.model.rows import UNLABELLED
 from whowrote.training import Assignment
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
@@ -40,6 +41,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     Parameters
     ----------
     n_components : the number K of clusters.
+    hidden : 64 by default: without labels, a narrow network cannot keep the clusters apart.
     initialization : ``"gaussian-mixture"`` or ``"random"``: where the provisional labels come from.
     warm_up : epochs with provisional labels; 10 to 15 keep the clusters from merging.
 
@@ -61,7 +63,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         *,
         component: str = "student-t",
         latent_dim: int | None = None,
-        hidden: int | tuple[int, ...] | None = None,
+        hidden: int | tuple[int, ...] | None = 64,
         activation: str = "tanh",
         n_samples: int = 1,
         scale_floor: float = 0.01,
@@ -153,7 +155,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         self.fleet_.mixture.reorder(torch.as_tensor(order, device=self._device))
 
     def _provisional(self, X: Any, seed: int) -> NDArray[np.int64]:
-        """Hard assignments to start from."""
+        """Hard assignments to start from; -1 for rows that stand alone."""
         if self.initialization == "random":
             random = np.random.RandomState(seed)
             drawn: NDArray[np.int64] = random.randint(self.n_components, size=X.shape[0])
@@ -162,12 +164,12 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         if observations.shape[1] > MIXTURE_DIMENSIONS:
             width = min(MIXTURE_DIMENSIONS, len(observations))
             observations = PCA(width, random_state=seed).fit_transform(observations)
+        crowded = in_a_crowd(observations, self.n_components, seed)
         mixture = GaussianMixture(self.n_components, n_init=5, reg_covar=1e-4, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-            mixture.fit(crowded_rows(observations, self.n_components, seed))
-        labels: NDArray[np.int64] = mixture.predict(observations).astype(np.int64)
-        return labels
+            mixture.fit(observations[crowded][:MIXTURE_ROWS])
+        return np.where(crowded, mixture.predict(observations), UNLABELLED).astype(np.int64)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
@@ -206,16 +208,16 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         super()._restore(values)
 
 
-def crowded_rows(X: FloatArray, n_components: int, seed: int) -> FloatArray:
-    """The 90 % of the rows with the nearest neighbours, of at most ``MIXTURE_ROWS`` rows.
+def in_a_crowd(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_]:
+    """Which rows are among the 90 % with the nearest neighbours.
 
     A Gaussian mixture spends a component on a handful of gross outliers; without the loneliest
-    rows it cannot. Too few rows to tell who is lonely are returned as they are.
+    rows it cannot, and those rows get no provisional label: the bound decides where they belong.
+    Neighbours are looked for among ``MIXTURE_ROWS`` rows. Too few rows to tell: all are kept.
     """
-    random = np.random.RandomState(seed)
-    if len(X) > MIXTURE_ROWS:
-        X = X[random.permutation(len(X))[:MIXTURE_ROWS]]
     if len(X) <= NEIGHBOURS * n_components:
-        return X
-    distance = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(X).kneighbors()[0][:, -1]
-    return np.asarray(X[distance <= np.quantile(distance, 0.9)])
+        return np.ones(len(X), dtype=bool)
+    sample = X[np.random.RandomState(seed).permutation(len(X))[:MIXTURE_ROWS]]
+    search = NearestNeighbors(n_neighbors=min(NEIGHBOURS + 1, len(sample))).fit(sample)
+    distance = search.kneighbors(X)[0][:, -1]
+    return np.asarray(distance <= np.quantile(distance, 0.9))

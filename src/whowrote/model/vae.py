@@ -126,8 +126,14 @@ class MixtureVAE(nn.Module):
             entropy=q.entropy(),
             prior=prior_term(scores, batch.labels, self.mixture, weights, a.objective),
             labels=label_term(scores, batch.labels, weights),
-            l1=self.l1 * (self.encoder.absolute_sum() + self.decoder.absolute_sum()),
+            l1=self._penalty(),
         )
+
+    def _penalty(self) -> Float[Tensor, " m"]:
+        """The l1 penalty; not even computed where no member asks for it."""
+        if not any(member.l1 > 0 for member in self.members):
+            return torch.zeros_like(self.l1)
+        return self.l1 * (self.encoder.absolute_sum() + self.decoder.absolute_sum())
 
     def bound(
         self,

@@ -1,0 +1,93 @@
+"""The scripts of experiments/ run, small, and the committed records say what they must."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+
+
+def run(script: str, *arguments: object) -> str:
+    command = [sys.executable, str(ROOT / "experiments" / script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three authors in eight dimensions, in the form of the real vectors."""
+    random = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    X = random.normal(size=(240, 8)) + 3 * random.normal(size=(3, 8))[y]
+    path = tmp_path_factory.mktemp("vectors") / "vectors.npz"
+    np.savez(path, X=X, y=y, train=np.arange(180), test=np.arange(180, 240))
+    return path
+
+
+def test_heavy_tails(tmp_path: Path) -> None:
+    out = tmp_path / "record.json"
+    run("heavy_tails.py", "--seeds", 1, "--rows", 60, "--epochs", 2, "--out", out)
+    record = json.loads(out.read_text())
+    assert record["summary"]["seeds"] == 1
+    assert [trial["component"] for trial in record["trials"]] == ["student-t", "gaussian"]
+
+
+def test_levs30(vectors: Path, tmp_path: Path) -> None:
+    run("levs30.py", vectors, "--members", 2, "--epochs", 3, "--out", tmp_path)
+    record = json.loads((tmp_path / "levs30_student-t.json").read_text())
+    assert len(record["single"]["each"]) == 2
+    assert 0 <= record["ensemble"] <= 1
+    run("levs30.py", vectors, "--baselines", "--out", tmp_path)
+    baselines = json.loads((tmp_path / "levs30_baselines.json").read_text())["baselines"]
+    assert [row["method"] for row in baselines] == ["LinearSVM", "RBFSVM"]
+
+
+def test_semi_supervised(vectors: Path, tmp_path: Path) -> None:
+    out, figure = tmp_path / "record.json", tmp_path / "figure.png"
+    options = ["--seeds", 1, "--epochs", 2, "--refinement", 1, "--out", out, "--figure", figure]
+    run("semi_supervised.py", vectors, *options)
+    rows = json.loads(out.read_text())["rows"]
+    assert sorted(row["share"] for row in rows) == [0.01, 0.02, 0.05, 0.1, 0.2]
+    assert figure.stat().st_size > 0
+
+
+def committed(name: str) -> dict:
+    return json.loads((RESULTS / name).read_text())
+
+
+def test_the_record_of_the_vectors() -> None:
+    record = committed("levs30_student-t.json")
+    assert record["single"]["mean"] <= 0.26
+    assert record["ensemble"] <= 0.255
+    assert record["ensemble"] < committed("levs30_gaussian.json")["ensemble"]
+
+
+def test_the_record_of_the_pinwheel() -> None:
+    record = committed("pinwheel.json")
+    assert len(record["trials"]) == 10
+    assert record["summary"]["student-t VAE"]["worst"] >= 0.995
+    assert record["summary"]["gaussian mixture"]["worst"] < 0.995  # the plain mixture cannot
+
+
+def test_the_record_of_heavy_tails() -> None:
+    summary = committed("heavy_tails.json")["summary"]
+    assert summary["seeds"] == 10
+    assert summary["better bound"] >= 9
+    assert summary["better accuracy"] >= 9
+
+
+def test_the_record_of_the_unlabelled_rest() -> None:
+    rows = [row for row in committed("semi_supervised.json")["rows"] if row["share"] == 0.02]
+    assert np.mean([r["with the rest"] for r in rows]) < np.mean([r["labelled only"] for r in rows])
+
+
+def test_the_record_of_the_n_grams() -> None:
+    record = committed("ngram_svm_blog30.json")
+    assert record["texts"] == 20_340
+    assert abs(record["error_percent"]["mean"] - 6.2) <= 0.5

@@ -15,7 +15,7 @@ SOURCE = Path(whowrote.__file__).parent
 FLOORS = [
     {"errors", "atomic", "progress"},
     {"corpus", "decoding", "readers", "metrics", "model"},
-    {"splits", "audit", "features", "training", "optimizer"},
+    {"splits", "audit", "features", "training", "ledger", "optimizer"},
     {"persistence"},
     {"baselines", "estimators"},
     {"calibration", "attribution", "explain"},

@@ -166,6 +166,21 @@ def test_decay_scales_the_step() -> None:
     assert FleetAdam(pair(), RATES).rates(0.5) == pytest.approx([0.005, 0.0015, 0.05])
 
 
+def test_a_factor_scales_the_step_of_one_parameter() -> None:
+    """Ten times the rate for the bias alone, for the last member alone, and after selection."""
+    ones = torch.ones(3, dtype=torch.float64)
+    fleet, plain, start = pair(), pair(), pair()
+    optimizer = FleetAdam(fleet, RATES, {"bias": [1.0, 1.0, 10.0]})
+    for who, how in ((fleet, optimizer), (plain, FleetAdam(plain, RATES))):
+        give_gradients(who, 0, ones)
+        how.step(1.0, LOOSE)
+    assert torch.equal(fleet.weight, plain.weight)
+    assert torch.equal(fleet.bias[:2], plain.bias[:2])
+    moved, usual = fleet.bias[2] - start.bias[2], plain.bias[2] - start.bias[2]
+    torch.testing.assert_close(moved, 10 * usual)
+    assert optimizer.select(part(fleet, [2]), [2]).factors == {"bias": [10.0]}
+
+
 def test_a_selected_optimizer_goes_on_where_it_was() -> None:
     fleet, ones, last = pair(), torch.ones(3, dtype=torch.float64), slice(2, 3)
     optimizer = FleetAdam(fleet, RATES)

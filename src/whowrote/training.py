@@ -12,31 +12,26 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from whowrote.errors import InputError
+from whowrote.ledger import Divergence as Divergence
+from whowrote.ledger import DivergenceError as DivergenceError
+from whowrote.ledger import DivergenceWarning as DivergenceWarning
+from whowrote.ledger import Epoch as Epoch
+from whowrote.ledger import Ledger as Ledger
+from whowrote.ledger import Outcome as Outcome
 from whowrote.model import BoundTerms, MixtureVAE, Rows, Streams, place_components
-from whowrote.model.fleet import State, snapshot
 from whowrote.model.initialize import initialize_networks
 from whowrote.model.objectives import NAMES
 from whowrote.optimizer import FleetAdam, MovingAverage
 
 EVALUATION_ROWS = 2048
 PLACEMENT_ROWS = 4096
-
-
-class DivergenceError(InputError, ArithmeticError):
-    """Every member left the finite range before it had any usable state."""
-
-
-class DivergenceWarning(ConvergenceWarning):
-    """A member left the finite range and was stopped at its last good state."""
 
 
 @dataclass(frozen=True)
@@ -87,46 +82,35 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """One member's record of one epoch."""
-
-    phase: str
-    epoch: int
-    member: int
-    learning_rate: float
-    terms: dict[str, float]
-    watched: float | None
-    seconds: float
-
-    def to_dict(self) -> dict[str, object]:
-        """Plain values."""
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Where and how a member left the finite range."""
-
-    member: int
-    epoch: int
-    term: str
-
-    def __str__(self) -> str:
-        return (
-            f"member {self.member} diverged in epoch {self.epoch}: the term '{self.term}' left the "
-            "finite range; the last good state is kept. Lower learning_rate, raise scale_floor or "
-            "look for extreme values in X"
-        )
-
-
-@dataclass
-class Outcome:
-    """A trained fleet, what happened on the way, and each member's best watched value."""
+class Crew:
+    """The members still in training, with all that is theirs: who leaves takes it along."""
 
     fleet: MixtureVAE
-    history: list[Epoch] = field(default_factory=list)
-    diverged: list[Divergence] = field(default_factory=list)
-    best: list[float] = field(default_factory=list)
+    assignment: Assignment
+    streams: Streams
+    optimizer: FleetAdam
+    average: MovingAverage
+
+    @classmethod
+    def muster(
+        cls, fleet: MixtureVAE, assignment: Assignment, streams: Streams, plan: Plan
+    ) -> Crew:
+        """Everyone at the start, with a fresh optimizer."""
+        rates = [member.learning_rate for member in fleet.members]
+        factors = {"mixture.raw_df": [member.df_rate for member in fleet.members]}
+        optimizer = FleetAdam(fleet, rates, factors)
+        return cls(fleet, assignment, streams, optimizer, MovingAverage(fleet, plan.average))
+
+    def select(self, keep: Sequence[int]) -> Crew:
+        """Those who stay."""
+        fleet = self.fleet.select(keep)
+        return Crew(
+            fleet,
+            self.assignment.select(keep),
+            self.streams.select(keep),
+            self.optimizer.select(fleet, keep),
+            self.average.select(fleet, keep),
+        )
 
 
 Callback = Callable[[Epoch], None]
@@ -200,47 +184,27 @@ def train(
     ``trained`` says that the fleet comes from an earlier phase: then the state it comes with is
     good, and is kept where this phase finds no better one.
     """
-    steps, batch_size = assignment.steps(plan.batch_size)
-    optimizer = FleetAdam(
-        fleet,
-        [member.learning_rate for member in fleet.members],
-        {"mixture.raw_df": [member.df_rate for member in fleet.members]},
-    )
-    average = MovingAverage(fleet, plan.average)
+    crew = Crew.muster(fleet, assignment, streams, plan)
     ledger = Ledger(fleet, plan.patience, trained)
     outcome = Outcome(fleet)
     for epoch in range(1, plan.max_epochs + 1):
         began = time.perf_counter()
         decay = cosine(plan, epoch)
-        terms = run_epoch(
-            fleet,
-            rows,
-            assignment,
-            streams,
-            optimizer,
-            average,
-            steps,
-            batch_size,
-            decay,
-            plan.clip_norm,
-        )
-        with average.applied():
-            watched = watched_values(fleet, rows, assignment.validation, plan.watch)
-            ledger.update(
-                fleet, epoch, terms, watched, state_terms(fleet, rows, assignment, batch_size)
-            )
+        terms = run_epoch(crew, rows, plan, decay)
+        with crew.average.applied():
+            watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch)
+            ledger.update(crew.fleet, epoch, terms, watched, state_terms(crew, rows, plan))
         seconds = time.perf_counter() - began
-        for record in ledger.records(phase, epoch, terms, watched, optimizer.rates(decay), seconds):
+        rates = crew.optimizer.rates(decay)
+        for record in ledger.records(phase, epoch, terms, watched, rates, seconds):
             outcome.history.append(record)
             if on_epoch is not None:
                 on_epoch(record)
         keep = ledger.leave()
         if not keep:
             break
-        if len(keep) < len(fleet):
-            fleet, streams = fleet.select(keep), streams.select(keep)
-            assignment, optimizer = assignment.select(keep), optimizer.select(fleet, keep)
-            average = average.select(fleet, keep)
+        if len(keep) < len(crew.fleet):
+            crew = crew.select(keep)
     return ledger.close(outcome)
 
 
@@ -250,127 +214,29 @@ def cosine(plan: Plan, epoch: int) -> float:
     return plan.final_rate + (1 - plan.final_rate) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def run_epoch(
-    fleet: MixtureVAE,
-    rows: Rows,
-    assignment: Assignment,
-    streams: Streams,
-    optimizer: FleetAdam,
-    average: MovingAverage,
-    steps: int,
-    batch_size: int,
-    decay: float,
-    clip_norm: float,
-) -> Tensor:
+def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float) -> Tensor:
     """One pass of every member over its own rows, in its own order; mean terms (m, 5)."""
+    steps, size = crew.assignment.steps(plan.batch_size)
     order = [
-        index[torch.randperm(len(index), generator=g, device=index.device)[: steps * batch_size]]
-        for index, g in zip(assignment.train, streams.generators, strict=True)
+        index[torch.randperm(len(index), generator=g, device=index.device)[: steps * size]]
+        for index, g in zip(crew.assignment.train, crew.streams.generators, strict=True)
     ]
-    batches = torch.stack(order).reshape(len(order), steps, batch_size)
-    total = torch.zeros(len(fleet), len(NAMES), device=rows.targets.device, dtype=torch.float64)
+    batches = torch.stack(order).reshape(len(order), steps, size)
+    total = torch.zeros(len(order), len(NAMES), device=rows.targets.device, dtype=torch.float64)
     for step in range(steps):
-        terms = fleet(rows.take(batches[:, step]), streams)
+        terms = crew.fleet(rows.take(batches[:, step]), crew.streams)
         terms.loss.sum().backward()
-        optimizer.step(decay, clip_norm)
-        average.update()
+        crew.optimizer.step(decay, plan.clip_norm)
+        crew.average.update()
         total += torch.stack(list(terms.means().values()), dim=1).detach()
     return total / steps
 
 
 @torch.no_grad()
-def state_terms(fleet: MixtureVAE, rows: Rows, assignment: Assignment, batch_size: int) -> Tensor:
+def state_terms(crew: Crew, rows: Rows, plan: Plan) -> Tensor:
     """Mean terms (m, 5) of the present state: those of an epoch precede its last step."""
-    batch = rows.take(torch.stack([index[:batch_size] for index in assignment.train]))
-    streams = Streams([0] * len(fleet), rows.targets.device, rows.targets.dtype)
-    terms: BoundTerms = fleet(batch, streams, training=False)
+    _, size = crew.assignment.steps(plan.batch_size)
+    batch = rows.take(torch.stack([index[:size] for index in crew.assignment.train]))
+    streams = Streams([0] * len(crew.fleet), rows.targets.device, rows.targets.dtype)
+    terms: BoundTerms = crew.fleet(batch, streams, training=False)
     return torch.stack(list(terms.means().values()), dim=1)
-
-
-class Ledger:
-    """Who is still training, everyone's best state, and who fell out of the finite range."""
-
-    def __init__(self, fleet: MixtureVAE, patience: int, trained: bool = False) -> None:
-        self.fleet, self.patience, self.trained = fleet, patience, trained
-        self.active = list(range(len(fleet)))
-        self.best_state: State = snapshot(fleet)
-        self.best = [math.inf] * len(fleet)
-        self.waited = [0] * len(fleet)
-        self.diverged: list[Divergence] = []
-        self._leaving: set[int] = set()
-
-    def update(
-        self,
-        fleet: MixtureVAE,
-        epoch: int,
-        terms: Tensor,
-        watched: list[float | None],
-        state: Tensor,
-    ) -> None:
-        """Book one epoch of the active members: its terms, and those of the state it led to."""
-        finite = (torch.isfinite(terms) & torch.isfinite(state)).tolist()
-        better = []
-        for place, member in enumerate(self.active):
-            seen = watched[place]
-            value = -float(epoch) if seen is None else seen
-            broken = [name for name, fine in zip(NAMES, finite[place], strict=True) if not fine]
-            if broken or not math.isfinite(value):
-                term = broken[0] if broken else "validation"
-                self.diverged.append(Divergence(member, epoch, term))
-                self._leaving.add(member)
-            elif value < self.best[member]:
-                self.best[member], self.waited[member] = value, 0
-                better.append(place)
-            else:
-                self.waited[member] += 1
-                if self.waited[member] >= self.patience:
-                    self._leaving.add(member)
-        self._keep_states(fleet, better)
-
-    @torch.no_grad()
-    def _keep_states(self, fleet: MixtureVAE, places: list[int]) -> None:
-        if not places:
-            return
-        members = [self.active[place] for place in places]
-        for name, value in fleet.named_parameters():
-            self.best_state[name][members] = value.detach()[places]
-
-    def records(
-        self,
-        phase: str,
-        epoch: int,
-        terms: Tensor,
-        watched: list[float | None],
-        rates: list[float],
-        seconds: float,
-    ) -> list[Epoch]:
-        """The epoch as data, a record per active member."""
-        return [
-            Epoch(
-                phase=phase,
-                epoch=epoch,
-                member=member,
-                learning_rate=rates[place],
-                terms=dict(zip(NAMES, row, strict=True)),
-                watched=watched[place],
-                seconds=seconds / len(self.active),
-            )
-            for place, (member, row) in enumerate(zip(self.active, terms.tolist(), strict=True))
-        ]
-
-    def leave(self) -> list[int]:
-        """Drop who is done; the places of those who stay."""
-        keep = [i for i, member in enumerate(self.active) if member not in self._leaving]
-        self.active = [self.active[place] for place in keep]
-        return keep
-
-    def close(self, outcome: Outcome) -> Outcome:
-        """Put every member into its best state and report who diverged."""
-        usable = self.trained or any(map(math.isfinite, self.best))
-        if len(self.diverged) == len(self.best) and not usable:
-            raise DivergenceError(f"{self.diverged[0]}. No state was ever usable")
-        self.fleet.load_state_dict(self.best_state, strict=False)
-        for divergence in self.diverged:
-            warnings.warn(str(divergence), DivergenceWarning, stacklevel=4)
-        outcome.fleet, outcome.diverged, outcome.best = self.fleet, self.diverged, self.best
-        return outcome

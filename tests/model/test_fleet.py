@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from whowrote.model import Architecture, Batch, Member, MixtureVAE, Streams
-from whowrote.model.fleet import copy_members, snapshot
+from whowrote.model.fleet import snapshot
 
 MEMBERS = [
     Member(seed=1, component="student-t", l1=0.1, label_weight=1.0),
@@ -67,12 +67,3 @@ def test_a_snapshot_is_a_copy(build) -> None:
     for p in fleet.parameters():
         p.add_(1.0)
     assert all(torch.equal(state[name], kept[name]) for name in state)
-
-
-def test_copy_members_overwrites_the_chosen_alone(build) -> None:
-    target, source = (snapshot(build.fleet(MEMBERS, seed=s)) for s in (0, 100))
-    before = {name: value.clone() for name, value in target.items()}
-    copy_members(target, source, torch.tensor([False, True, False]))
-    for name, value in target.items():
-        assert torch.equal(value[1], source[name][1])
-        assert torch.equal(value[[0, 2]], before[name][[0, 2]])

@@ -127,6 +127,14 @@ def test_permuting_components_permutes_outputs(build, apart, family: Component) 
     assert apart(after.score, before.score) > 1e-2
 
 
+def test_reordering_is_that_permutation(build, apart) -> None:
+    mixture, q, order = build.mixture(StudentT(), m=2), build.q(2), torch.tensor([2, 0, 1])
+    before = mixture(q).score
+    mixture.reorder(order)
+    assert apart(mixture(q).score, before[..., order]) < EXACT
+    assert apart(mixture(q).score, before) > 1e-2
+
+
 @pytest.mark.parametrize("family", [StudentT(), Gaussian()])
 def test_score_is_invariant_to_translation(build, apart, family: Component) -> None:
     mixture, q, shift = build.mixture(family), build.q(), torch.tensor([3.0, -7.0])

@@ -6,7 +6,7 @@ import torch
 from whowrote.model import Streams
 
 
-@pytest.mark.parametrize("method", ["normal", "uniform", "permutation"])
+@pytest.mark.parametrize("method", ["normal", "uniform"])
 @pytest.mark.parametrize("size", [9, 40])
 def test_a_stream_is_independent_of_its_mates(method: str, size: int) -> None:
     together = getattr(Streams([3, 7, 11]), method)(size)
@@ -39,11 +39,10 @@ def test_a_selected_stream_goes_on_where_it_was() -> None:
 
 def test_numbers_have_the_stated_shape_type_and_law() -> None:
     streams = Streams([1, 2], dtype=torch.float64)
-    z, v, order = streams.normal(5000), streams.uniform(5000), streams.permutation(6)
+    z, v = streams.normal(5000), streams.uniform(5000)
     assert z.shape == v.shape == (2, 5000)
     assert z.dtype == v.dtype == torch.float64
     assert torch.allclose(z.mean(1), torch.zeros(2).double(), atol=0.06)
     assert torch.allclose(z.std(1), torch.ones(2).double(), atol=0.06)
     assert float(v.min()) >= 0
     assert float(v.max()) < 1
-    assert order.sort(1).values.tolist() == [list(range(6))] * 2

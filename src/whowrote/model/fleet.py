@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-from jaxtyping import Bool
 from torch import Tensor, nn
 
 
@@ -64,11 +62,3 @@ State = dict[str, Tensor]
 def snapshot(fleet: nn.Module) -> State:
     """A copy of every parameter."""
     return {name: value.detach().clone() for name, value in fleet.named_parameters()}
-
-
-@torch.no_grad()
-def copy_members(target: State, source: State, which: Bool[Tensor, " m"]) -> None:
-    """Overwrite the chosen members of ``target`` with those of ``source``, in place."""
-    for name, value in target.items():
-        shape = (-1, *(1,) * (value.dim() - 1))
-        torch.where(which.reshape(shape), source[name], value, out=value)

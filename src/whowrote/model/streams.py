@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -64,9 +64,3 @@ class Streams:
     def uniform(self, *shape: int) -> Float[Tensor, "m *shape"]:
         """Uniform numbers in [0, 1) of the given shape for every member."""
         return self._fill(shape, lambda row, generator: row.uniform_(generator=generator))
-
-    def permutation(self, n: int) -> Int[Tensor, "m n"]:
-        """An order of ``n`` things for every member."""
-        return torch.stack(
-            [torch.randperm(n, generator=g, device=self.device) for g in self.generators]
-        )

@@ -1,5 +1,6 @@
 """The loop: a member of a fleet is the lone model; early stops, averages, divergence, records."""
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -578,3 +579,19 @@ def test_initialization_places_components_on_the_encoded_rows(rows: Rows) -> Non
         assert torch.allclose(fleet.mixture.loc[m].detach(), means, atol=1e-10)
     # Negative control: not of a mate's rows.
     assert not torch.allclose(fleet.mixture.loc[0], fleet.mixture.loc[1], atol=1e-3)
+
+
+def test_a_second_phase_that_only_worsens_keeps_the_first(rows: Rows) -> None:
+    member = Member(seed=5, learning_rate=0.02, label_weight=10.0)
+    first = trained([member], rows)
+    good = first.fleet.select([0])
+    wild = MixtureVAE(ARCHITECTURE, [dataclasses.replace(member, learning_rate=3.0)]).double()
+    wild.load_state_dict(first.fleet.state_dict())
+    streams = Streams([5], dtype=torch.float64)
+    second = train(wild, rows, assigned([5]), PLAN, streams, trained=True)
+    assert gap(second.fleet, 0, good) == 0.0
+    assert second.best == pytest.approx(first.best)
+    # Negative control: as a first phase the same steps leave that state.
+    wild.load_state_dict(good.state_dict())
+    fresh = train(wild, rows, assigned([5]), PLAN, Streams([5], dtype=torch.float64))
+    assert gap(fresh.fleet, 0, good) > 1e-3

@@ -70,11 +70,15 @@ class Outcome:
 class Ledger:
     """Who is still training, everyone's best state, and who fell out of the finite range."""
 
-    def __init__(self, fleet: MixtureVAE, patience: int, trained: bool = False) -> None:
-        self.fleet, self.patience, self.trained = fleet, patience, trained
+    def __init__(
+        self, fleet: MixtureVAE, patience: int, earlier: list[float | None] | None = None
+    ) -> None:
+        """``earlier`` holds the watched values of a fleet that comes from an earlier phase."""
+        self.fleet, self.patience, self.trained = fleet, patience, earlier is not None
         self.active = list(range(len(fleet)))
         self.best_state: State = snapshot(fleet)
-        self.best = [math.inf] * len(fleet)
+        known = earlier or [None] * len(fleet)
+        self.best = [math.inf if value is None else value for value in known]
         self.waited = [0] * len(fleet)
         self.diverged: list[Divergence] = []
         self._leaving: set[int] = set()

@@ -182,10 +182,11 @@ def train(
     """Train every member to its own early stop; the outcome holds each one's best state.
 
     ``trained`` says that the fleet comes from an earlier phase: then the state it comes with is
-    good, and is kept where this phase finds no better one.
+    good, and is kept where this phase finds no better one on the validation rows.
     """
     crew = Crew.muster(fleet, assignment, streams, plan)
-    ledger = Ledger(fleet, plan.patience, trained)
+    earlier = watched_values(fleet, rows, assignment.validation, plan.watch) if trained else None
+    ledger = Ledger(fleet, plan.patience, earlier)
     outcome = Outcome(fleet)
     for epoch in range(1, plan.max_epochs + 1):
         began = time.perf_counter()

@@ -46,7 +46,7 @@ def test_the_published_networks() -> None:
     assert model.activation == "relu"
     assert model.latent_dim == 2
     assert model.initial_df == 5.0
-    assert 10 <= model.warm_up <= 15
+    assert model.initialization == "gaussian-mixture"
 
 
 @pytest.fixture(scope="module")

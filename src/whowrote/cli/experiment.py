@@ -27,7 +27,7 @@ def pinwheel(
     out: Annotated[Path, typer.Option(help="Folder for figure and record.")] = Path("pinwheel"),
     seeds: Annotated[int, typer.Option(min=1, help="How many draws of the data.")] = 10,
     points: Annotated[int, typer.Option(min=10, help="Points per arm.")] = 400,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs after the warm-up.")] = 200,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs after the warm-up.")] = 150,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Cluster a five-armed pinwheel without labels: figure, and accuracy over ten seeds.

@@ -65,8 +65,8 @@ def classifier(component: str, blobs: Data) -> MixtureVAEClassifier:
 
 @pytest.fixture(scope="session")
 def clusterer(component: str, blobs: Data) -> MixtureVAEClusterer:
-    settings = QUICK | {"dropout": 0.0, "warm_up": 15}
-    return MixtureVAEClusterer(3, component=component, **settings).fit(blobs.X)
+    """At its default settings, which must find what anyone can see."""
+    return MixtureVAEClusterer(3, component=component, random_state=0).fit(blobs.X)
 
 
 @pytest.fixture(params=["classifier", "clusterer"])

@@ -30,6 +30,7 @@ SMALL: dict[str, Any] = {
     "dtype": "float64",
     "random_state": 0,
 }
+CLUSTERING: dict[str, Any] = {"hidden": 64, "learning_rate": 0.005, "warm_up": 15}
 SPARSE = "takes sparse rows, but scikit-learn asks for classifier tags wherever predict_proba is"
 EXPECTED_FAILURES = {
     "MixtureVAEClassifier": {
@@ -46,7 +47,10 @@ COMPONENTS = ("student-t", "gaussian")
 @parametrize_with_checks(
     [
         *(MixtureVAEClassifier(component, **SMALL) for component in COMPONENTS),
-        *(MixtureVAEClusterer(3, component=component, **SMALL) for component in COMPONENTS),
+        *(
+            MixtureVAEClusterer(3, component=component, **SMALL | CLUSTERING)
+            for component in COMPONENTS
+        ),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__],
 )

@@ -32,8 +32,8 @@ def pinwheel(
 ) -> None:
     """Cluster a five-armed pinwheel without labels: figure, and accuracy over ten seeds.
 
-    Compares a plain Gaussian mixture, the Gaussian and the Student-t autoencoder. About a minute a
-    seed on two cores; expect the Student-t autoencoder above 99.5 % on nine seeds of ten.
+    Compares a plain Gaussian mixture, the Gaussian and the Student-t autoencoder. About two
+    minutes a seed on two cores; expect the Student-t autoencoder above 99.5 % on nine seeds of ten.
 
     Example: `whowrote experiment pinwheel --seeds 1 --out /tmp/pinwheel`
     """

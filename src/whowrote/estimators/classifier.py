@@ -56,7 +56,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         reads the sparse rows as side information, and the bound is a bound on ln p(projection).
     device : ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
     dtype : ``"float32"`` or ``"float64"``.
-    random_state : seed; the same seed gives the same model on the CPU.
+    random_state : seed; the same seed gives the same model on the CPU, with the same number of
+        threads.
     verbose : 1 shows a progress bar on a terminal.
 
     Examples

@@ -7,7 +7,7 @@ L = D = 2, networks 2-512-512-2 with ReLU, provisional labels from a Gaussian mi
 60 epochs, nu starting at 5. A plain Gaussian mixture cuts the bent arms; the autoencoder
 straightens them first.
 
-Command: ``whowrote experiment pinwheel``. Two cores, about 45 s a fit, two fits a seed.
+Command: ``whowrote experiment pinwheel``. Two cores, about 65 s a fit, two fits a seed.
 Expect: Student-t above 99.5 % on nine seeds of ten and above 98 % on all; the plain Gaussian
 mixture between 87 and 99.5 %.
 """

@@ -83,6 +83,14 @@ class Answers:
         summed = torch.cat(parts).cpu().numpy()
         return np.asarray(summed - logsumexp(summed, axis=1, keepdims=True))
 
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Ln p(author | o), or ln gamma without labels, (n, K)."""
+        return self._log_proba(X)
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """p(author | o), or the responsibilities gamma without labels, (n, K)."""
+        return np.exp(self._log_proba(X))
+
     @torch.no_grad()
     def transform(self, X: Any) -> FloatArray:
         """Latent means E[q(x | o)] of the leading member, (n, D)."""

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_y, check_is_fitted
 from whowrote.errors import InputError
 from whowrote.estimators import checks
 from whowrote.estimators.base import MixtureVAEBase
-from whowrote.estimators.records import FloatArray, Sample
+from whowrote.estimators.records import Sample
 from whowrote.model.rows import UNLABELLED
 
 
@@ -120,14 +120,6 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         labels = np.full(len(y), UNLABELLED, dtype=np.int64)
         labels[~unknown] = codes
         return labels
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Ln p(author | o), (n, K), in the order of ``classes_``."""
-        return self._log_proba(X)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """p(author | o), (n, K), in the order of ``classes_``."""
-        return np.exp(self._log_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""

@@ -144,15 +144,15 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             self._train(rows, warm, self._plan(n, self.warm_up, "bound"), "provisional", stream=0)
         rows = self._rows(X, None)
         self._train(rows, assignment, self._plan(n, self.max_epochs, "bound"), "bound", stream=1)
-        self._number_by_size(X)
-        self.labels_ = self.predict(X)
+        self.labels_ = self._numbered_by_size(self.predict(X))
         return self
 
-    def _number_by_size(self, X: Any) -> None:
+    def _numbered_by_size(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """The largest cluster is number 0; clusters that lost all their rows come last."""
-        sizes = np.bincount(self.predict(X), minlength=self.n_components)
+        sizes = np.bincount(labels, minlength=self.n_components)
         order = np.argsort(-sizes, kind="stable")
         self.fleet_.mixture.reorder(torch.as_tensor(order, device=self._device))
+        return np.argsort(order)[labels]
 
     def _provisional(self, X: Any, seed: int) -> NDArray[np.int64]:
         """Hard assignments to start from; -1 for rows that stand alone."""
@@ -174,14 +174,6 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
         return float(self.score_samples(X).mean())
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Responsibilities gamma, (n, K)."""
-        return np.exp(self._log_proba(X))
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Ln gamma, (n, K)."""
-        return self._log_proba(X)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The most responsible component of every row."""

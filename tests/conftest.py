@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -13,3 +14,11 @@ def data() -> Path:
     if not DATA.is_dir():
         pytest.skip(f"the measuring corpora are not beside the repository ({DATA.name}/ missing)")
     return DATA
+
+
+@pytest.fixture(scope="session")
+def cuda() -> torch.device:
+    """A graphics processor; absent on most machines."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    return torch.device("cuda")

@@ -58,7 +58,8 @@ def run(
     optimizer = FleetAdam(fleet, rates)
     for step in range(30):
         give_gradients(fleet, step, size, members)
-        optimizer.step(decay(step), clip)
+        optimizer.set_decay(decay(step))
+        optimizer.step(clip)
     return fleet
 
 
@@ -124,7 +125,7 @@ def test_one_norm_for_all_would_couple_the_members() -> None:
     for step in range(30):
         give_gradients(coupled, step, SIZES if step % 2 else SIZES[[0, 2, 2]])
         nn.utils.clip_grad_norm_(coupled.parameters(), 1.0)
-        optimizer.step(1.0, 1.0)
+        optimizer.step(1.0)
     assert gap(part(coupled, [0]), alone) > 1e-4
 
 
@@ -144,7 +145,7 @@ def test_no_gradient_is_no_motion() -> None:
     for step in range(3):
         give_gradients(fleet, step, torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64))
         fleet.bias.grad = None
-        optimizer.step(1.0, 1.0)
+        optimizer.step(1.0)
     assert torch.equal(fleet.bias, before.bias)
     assert torch.equal(fleet.weight[1], before.weight[1])
     assert not torch.equal(fleet.weight[0], before.weight[0])
@@ -154,7 +155,7 @@ def test_a_step_forgets_the_gradient() -> None:
     fleet = pair()
     optimizer = FleetAdam(fleet, RATES)
     give_gradients(fleet, 0, torch.ones(3, dtype=torch.float64))
-    optimizer.step(1.0, 1.0)
+    optimizer.step(1.0)
     assert all(p.grad is None for p in fleet.parameters())
 
 
@@ -173,7 +174,7 @@ def test_a_factor_scales_the_step_of_one_parameter() -> None:
     optimizer = FleetAdam(fleet, RATES, {"bias": [1.0, 1.0, 10.0]})
     for who, how in ((fleet, optimizer), (plain, FleetAdam(plain, RATES))):
         give_gradients(who, 0, ones)
-        how.step(1.0, LOOSE)
+        how.step(LOOSE)
     assert torch.equal(fleet.weight, plain.weight)
     assert torch.equal(fleet.bias[:2], plain.bias[:2])
     moved, usual = fleet.bias[2] - start.bias[2], plain.bias[2] - start.bias[2]
@@ -186,7 +187,7 @@ def test_a_selected_optimizer_goes_on_where_it_was() -> None:
     optimizer = FleetAdam(fleet, RATES)
     for step in range(10):
         give_gradients(fleet, step, ones)
-        optimizer.step(1.0, 1.0)
+        optimizer.step(1.0)
     kept, anew = part(fleet, [2]), part(fleet, [2])
     chosen, fresh = optimizer.select(kept, [2]), FleetAdam(anew, RATES[2:])
     assert chosen.learning_rates == [0.1]
@@ -197,7 +198,7 @@ def test_a_selected_optimizer_goes_on_where_it_was() -> None:
             (anew, fresh, last),
         ):
             give_gradients(who, step, ones, which)
-            how.step(1.0, 1.0)
+            how.step(1.0)
     assert gap(kept, part(fleet, [2])) < EXACT
     # Negative control: a fresh state forgets the first ten steps.
     assert gap(anew, part(fleet, [2])) > 1e-3

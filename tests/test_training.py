@@ -241,15 +241,15 @@ def watched_now(outcome: Outcome, rows: Rows, watch: str = "log-loss") -> list[f
 @pytest.mark.parametrize("watch", ["log-loss", "error", "bound"])
 def test_the_best_state_is_restored(rows: Rows, watch: str) -> None:
     plan = Plan(max_epochs=12, batch_size=20, patience=3, final_rate=1.0, watch=watch)
-    members = [Member(seed=s, learning_rate=0.05, label_weight=5.0) for s in range(3)]
+    members = [Member(seed=s, learning_rate=0.05, label_weight=5.0) for s in range(6)]
     outcome = trained(members, rows, plan)
     now = watched_now(outcome, rows, watch)
-    for i in range(3):
+    for i in range(6):
         seen = [r.watched for r in records(outcome, i)]
         assert outcome.best[i] == min(seen)
         assert now[i] == pytest.approx(min(seen), abs=ROUNDING)
     # Negative control: the last state is not the best for all.
-    lasts = [records(outcome, i)[-1].watched for i in range(3)]
+    lasts = [records(outcome, i)[-1].watched for i in range(6)]
     assert max(a - b for a, b in zip(lasts, outcome.best, strict=True)) > 1e-6
 
 

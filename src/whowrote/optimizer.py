@@ -14,9 +14,9 @@ dimension of every parameter is the member, and nothing is shared along it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 
 import torch
 from torch import Tensor, nn
@@ -40,13 +40,13 @@ class FleetAdam:
         self.factors = dict(factors or {})
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
-        self._below = [torch.empty_like(p, requires_grad=False) for p in self.parameters]
-        self.count = 0
-        sample = self.parameters[0]
-        self._rates = [
-            torch.tensor(self._scaled(name), device=sample.device, dtype=sample.dtype)
-            for name, _ in fleet.named_parameters()
-        ]
+        # A captured graph cannot read numbers of the host: counts and step sizes are tensors.
+        self.counts = [torch.zeros((), device=p.device) for p in self.parameters]
+        self._runs = [_runs_of_equals(self._scaled(name)) for name, _ in fleet.named_parameters()]
+        device = self.parameters[0].device
+        exact = torch.float64 if device.type == "cpu" else torch.float32  # all its kernel takes
+        rates = sorted({rate for runs in self._runs for rate, _ in runs})
+        self._rates = {rate: torch.tensor(rate, device=device, dtype=exact) for rate in rates}
 
     def _scaled(self, name: str) -> list[float]:
         factors = self.factors.get(name, [1.0] * len(self.learning_rates))
@@ -56,40 +56,76 @@ class FleetAdam:
         """The step sizes in force."""
         return [rate * decay for rate in self.learning_rates]
 
+    def set_decay(self, decay: float) -> None:
+        """Multiply every step size by ``decay`` from now on."""
+        for rate, value in self._rates.items():
+            value.fill_(rate * decay)
+
     def select(self, fleet: nn.Module, keep: Sequence[int]) -> FleetAdam:
         """The optimizer of some members, whose parameters now live in ``fleet``."""
         factors = {name: [all_[i] for i in keep] for name, all_ in self.factors.items()}
         chosen = FleetAdam(fleet, [self.learning_rates[i] for i in keep], factors)
         chosen.first = [state[list(keep)] for state in self.first]
         chosen.second = [state[list(keep)] for state in self.second]
-        chosen.count = self.count
+        chosen.counts = [count.clone() for count in self.counts]
         return chosen
 
     @torch.no_grad()
-    def step(self, decay: float, clip_norm: float) -> None:
-        """Clip each member's gradient, move each member, forget the gradient."""
-        gradients = [self._gradient(p) for p in self.parameters]
-        clip = _clip_factor(gradients, clip_norm)
-        for g in gradients:
-            g.mul_(_along(clip, g))
-        self.count += 1
-        bias_1, bias_2 = 1 - BETAS[0] ** self.count, math.sqrt(1 - BETAS[1] ** self.count)
-        torch._foreach_lerp_(self.first, gradients, 1 - BETAS[0])
-        torch._foreach_mul_(self.second, BETAS[1])
-        torch._foreach_addcmul_(self.second, gradients, gradients, 1 - BETAS[1])
-        for p, first, second, below, rates in zip(
-            self.parameters, self.first, self.second, self._below, self._rates, strict=True
-        ):
-            # Both bias corrections are folded into one factor, and nothing is allocated.
-            torch.sqrt(second, out=below).add_(EPSILON * bias_2)
-            below.div_(_along(rates * (decay * bias_2 / bias_1), p))
-            p.addcdiv_(first, below, value=-1)
-            p.grad = None
+    def step(self, clip_norm: float) -> None:
+        """Clip each member's gradient, move each member, forget the gradient.
 
-    @staticmethod
-    def _gradient(parameter: Tensor) -> Tensor:
-        """The gradient, or zeros: a Gaussian fleet has none for its degrees of freedom."""
-        return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        A parameter without a gradient stays where it is: the degrees of freedom of a Gaussian
+        fleet, and the scale matrices in the steps that leave them out.
+        """
+        moving = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        gradients = {i: self.parameters[i].grad for i in moving}
+        clip = _clip_factor([g for g in gradients.values() if g is not None], clip_norm)
+        batches: dict[float, list[tuple[Tensor, ...]]] = {rate: [] for rate in self._rates}
+        for i, gradient in gradients.items():
+            assert gradient is not None  # for the type checker
+            gradient.mul_(_along(clip, gradient))
+            self.counts[i].add_(1)
+            state = (self.parameters[i].data, gradient, self.first[i], self.second[i])
+            for rate, run in self._runs[i]:
+                batches[rate].append((*(tensor[run] for tensor in state), self.counts[i]))
+            self.parameters[i].grad = None
+        for rate, batch in batches.items():
+            if batch:
+                _adam(batch, self._rates[rate])
+
+
+def _adam(batch: list[tuple[Tensor, ...]], rate: Tensor) -> None:
+    """One pass over parameters, gradients and both moments that share a step size."""
+    parameters, gradients, first, second, counts = map(list, zip(*batch, strict=True))
+    torch._fused_adam_(
+        parameters,
+        gradients,
+        first,
+        second,
+        [],
+        counts,
+        lr=rate,
+        beta1=BETAS[0],
+        beta2=BETAS[1],
+        weight_decay=0.0,
+        eps=EPSILON,
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+def _runs_of_equals(rates: Sequence[float]) -> list[tuple[float, slice]]:
+    """Neighbours with one step size, who can move together.
+
+    >>> _runs_of_equals([0.1, 0.1, 0.2])
+    [(0.1, slice(0, 2, None)), (0.2, slice(2, 3, None))]
+    """
+    runs, start = [], 0
+    for rate, group in groupby(rates):
+        end = start + len(list(group))
+        runs.append((rate, slice(start, end)))
+        start = end
+    return runs
 
 
 def _along(per_member: Tensor, like: Tensor) -> Tensor:
@@ -97,8 +133,8 @@ def _along(per_member: Tensor, like: Tensor) -> Tensor:
 
 
 def _clip_factor(gradients: list[Tensor], clip_norm: float) -> Tensor:
-    squares = torch.stack([g.flatten(1).square().sum(1) for g in gradients]).sum(0)
-    return torch.clamp(clip_norm / squares.sqrt(), max=1.0)
+    norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])
+    return torch.clamp(clip_norm / torch.linalg.vector_norm(norms, dim=0), max=1.0)
 
 
 class MovingAverage:
@@ -111,14 +147,18 @@ class MovingAverage:
     def __init__(self, fleet: nn.Module, decay: float) -> None:
         self.parameters = list(fleet.parameters())
         self.average = [p.detach().clone() for p in self.parameters]
-        self.decay, self.count = decay, 0
+        self.decay = decay
+        self.count = torch.zeros((), device=self.parameters[0].device)
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the present state."""
-        self.count += 1
-        decay = min(self.decay, self.count / (self.count + 9))
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
+        if self.decay == 0:
+            return
+        self.count.add_(1)
+        weight = 1 - torch.clamp(self.count / (self.count + 9), max=self.decay)
+        for average, p in zip(self.average, self.parameters, strict=True):
+            average.lerp_(p, weight.to(p.dtype))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -139,5 +179,5 @@ class MovingAverage:
         """The average of some members, whose parameters now live in ``fleet``."""
         chosen = MovingAverage(fleet, self.decay)
         chosen.average = [value[list(keep)] for value in self.average]
-        chosen.count = self.count
+        chosen.count = self.count.clone()
         return chosen

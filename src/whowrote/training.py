@@ -26,9 +26,10 @@ from whowrote.ledger import Epoch as Epoch
 from whowrote.ledger import Ledger as Ledger
 from whowrote.ledger import Outcome as Outcome
 from whowrote.model import BoundTerms, MixtureVAE, Rows, Streams, place_components
+from whowrote.model.distance import products
 from whowrote.model.initialize import initialize_networks
-from whowrote.model.objectives import NAMES
 from whowrote.optimizer import FleetAdam, MovingAverage
+from whowrote.stepping import BLOCK, GraphedStep, Step
 
 EVALUATION_ROWS = 2048
 PLACEMENT_ROWS = 4096
@@ -39,7 +40,10 @@ class Plan:
     """How long and how carefully to train: what the whole fleet shares.
 
     ``watch`` names what early stopping looks at on the validation rows: ``"log-loss"`` and
-    ``"error"`` of the known authors, or ``"bound"``.
+    ``"error"`` of the known authors, or ``"bound"``. The scale matrices move in every
+    ``scale_every``-th step of an epoch; in between they stand still, and what is known of them
+    stays exact. ``precision`` is that of the products of networks and distances on a graphics
+    processor ("highest", "high" or "medium", as torch names them); factorisations are always exact.
     """
 
     max_epochs: int = 60
@@ -49,6 +53,8 @@ class Plan:
     final_rate: float = 0.05
     average: float = 0.99
     watch: str = "log-loss"
+    scale_every: int = 1
+    precision: str = "high"
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,16 @@ class Assignment:
     def with_rows(self, more: Tensor) -> Assignment:
         """Every member also learns from ``more``; what it is watched on stays."""
         return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
+
+    def shuffled(self, streams: Streams) -> Tensor:
+        """Every member's training rows in its own random order, as long as the shortest."""
+        lengths = [len(rows) for rows in self.train]
+        padded = torch.nn.utils.rnn.pad_sequence(list(self.train), batch_first=True)
+        keys = torch.full(padded.shape, torch.inf, device=padded.device)
+        for row, length, generator in zip(keys, lengths, streams.generators, strict=True):
+            row[:length].uniform_(generator=generator)
+        order = keys.argsort(dim=1, stable=True)[:, : min(lengths)]
+        return padded.gather(1, order)
 
     def steps(self, batch_size: int) -> tuple[int, int]:
         """Steps of an epoch and rows of a step; members must agree so that none waits."""
@@ -114,6 +130,22 @@ class Crew:
 
 
 Callback = Callable[[Epoch], None]
+
+
+def step_for(crew: Crew, rows: Rows, plan: Plan) -> Step:
+    """How this crew steps: replayed where the device can, rows of unequal length excepted."""
+    steps, _ = crew.assignment.steps(plan.batch_size)
+    blocks = -(-steps // BLOCK)
+    graphed = rows.targets.device.type == "cuda" and rows.sparse is None
+    return (GraphedStep if graphed else Step)(
+        crew.fleet,
+        rows,
+        crew.streams,
+        crew.optimizer,
+        crew.average,
+        plan.clip_norm,
+        block=-(-steps // blocks),
+    )
 
 
 def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
@@ -188,10 +220,11 @@ def train(
     earlier = watched_values(fleet, rows, assignment.validation, plan.watch) if trained else None
     ledger = Ledger(fleet, plan.patience, earlier)
     outcome = Outcome(fleet)
+    step = step_for(crew, rows, plan)
     for epoch in range(1, plan.max_epochs + 1):
         began = time.perf_counter()
         decay = cosine(plan, epoch)
-        terms = run_epoch(crew, rows, plan, decay)
+        terms = run_epoch(crew, rows, plan, decay, step)
         with crew.average.applied():
             watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch)
             ledger.update(crew.fleet, epoch, terms, watched, state_terms(crew, rows, plan))
@@ -206,6 +239,7 @@ def train(
             break
         if len(keep) < len(crew.fleet):
             crew = crew.select(keep)
+            step = step_for(crew, rows, plan)
     return ledger.close(outcome)
 
 
@@ -215,22 +249,17 @@ def cosine(plan: Plan, epoch: int) -> float:
     return plan.final_rate + (1 - plan.final_rate) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float) -> Tensor:
+def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float, step: Step | None = None) -> Tensor:
     """One pass of every member over its own rows, in its own order; mean terms (m, 5)."""
+    step = step or step_for(crew, rows, plan)
     steps, size = crew.assignment.steps(plan.batch_size)
-    order = [
-        index[torch.randperm(len(index), generator=g, device=index.device)[: steps * size]]
-        for index, g in zip(crew.assignment.train, crew.streams.generators, strict=True)
-    ]
-    batches = torch.stack(order).reshape(len(order), steps, size)
-    total = torch.zeros(len(order), len(NAMES), device=rows.targets.device, dtype=torch.float64)
-    for step in range(steps):
-        terms = crew.fleet(rows.take(batches[:, step]), crew.streams)
-        terms.loss.sum().backward()
-        crew.optimizer.step(decay, plan.clip_norm)
-        crew.average.update()
-        total += torch.stack(list(terms.means().values()), dim=1).detach()
-    return total / steps
+    batches = crew.assignment.shuffled(crew.streams)[:, : steps * size]
+    crew.optimizer.set_decay(decay)
+    step.begin_epoch()
+    with products(plan.precision):
+        for number, index in enumerate(batches.reshape(-1, steps, size).unbind(1)):
+            step(index, moves_scales=number % plan.scale_every == 0)
+    return step.total / steps
 
 
 @torch.no_grad()

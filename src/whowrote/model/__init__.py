@@ -21,5 +21,6 @@ from whowrote.model.objectives import six_terms as six_terms
 from whowrote.model.rows import Batch as Batch
 from whowrote.model.rows import Rows as Rows
 from whowrote.model.rows import SparseRows as SparseRows
+from whowrote.model.streams import Reservoir as Reservoir
 from whowrote.model.streams import Streams as Streams
 from whowrote.model.vae import MixtureVAE as MixtureVAE

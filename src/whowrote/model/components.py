@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Float
@@ -112,9 +112,13 @@ class Assorted(Component):
     """A fleet whose members differ in family: each member gets its own."""
 
     is_student: Bool[Tensor, " m"]
+    _there: dict[torch.device, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def _choose(self, student: PerRow, gaussian: PerRow) -> PerRow:
-        return torch.where(self.is_student.to(student.device)[:, None, None], student, gaussian)
+        mask = self._there.get(student.device)
+        if mask is None:  # carried to a device once: a captured step may not reach for the host
+            mask = self._there[student.device] = self.is_student.to(student.device)
+        return torch.where(mask[:, None, None], student, gaussian)
 
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
         """Each member's own density."""

@@ -30,18 +30,18 @@ FIRST_LOG_SCALE = -1.0
 
 @torch.no_grad()
 def initialize_networks(fleet: MixtureVAE, seeds: Sequence[int]) -> None:
-    """Draw every member's weights from its own seed, independent of the other members."""
-    for member, seed in enumerate(seeds):
-        generator = torch.Generator().manual_seed(seed)
-        for layer in fleet.modules():
-            if isinstance(layer, Layer):
-                _, n_in, n_out = layer.weight.shape
-                spread = math.sqrt(2 / (n_in + n_out))
-                drawn = torch.randn(n_in, n_out, generator=generator, dtype=torch.float64)
-                layer.weight[member] = spread * drawn.to(layer.weight)
-                layer.bias[member] = 0
-        # A sharp q(x | o) from the start keeps the components from merging before they differ.
-        fleet.encoder.last.bias[member, fleet.architecture.latent_dim :] = FIRST_LOG_SCALE
+    """Draw every member's weights from its own seed, the same alone and on every device."""
+    layers = [layer for layer in fleet.modules() if isinstance(layer, Layer)]
+    sizes = [layer.weight[0].numel() for layer in layers]
+    drawn = torch.empty(len(seeds), sum(sizes))
+    for row, seed in zip(drawn, seeds, strict=True):
+        row.normal_(generator=torch.Generator().manual_seed(seed))
+    for layer, part in zip(layers, torch.split(drawn, sizes, dim=1), strict=True):
+        _, n_in, n_out = layer.weight.shape
+        layer.weight.copy_(part.reshape(layer.weight.shape) * math.sqrt(2 / (n_in + n_out)))
+        layer.bias.zero_()
+    # A sharp q(x | o) from the start keeps the components from merging before they differ.
+    fleet.encoder.last.bias[:, fleet.architecture.latent_dim :] = FIRST_LOG_SCALE
 
 
 @dataclass(frozen=True)

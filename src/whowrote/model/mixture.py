@@ -10,7 +10,7 @@ r"""The mixture in latent space, one component per author.
 with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilon})`,
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
-inverse; the matrix itself is never inverted.
+inverse (:mod:`whowrote.model.distance`); the matrix itself is never inverted.
 """
 
 from __future__ import annotations
@@ -22,18 +22,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whowrote.model.components import Component
+from whowrote.model.distance import Precision as Precision
+from whowrote.model.distance import cholesky, expected_distance, precision_of, scale_matrix
 from whowrote.model.normal import DiagonalNormal
 
 SMALLEST_DF = 2.01
-
-
-@dataclass(frozen=True)
-class Precision:
-    """The scale matrices, ready for use: L^-1, diag(Sigma^-1) and ln det Sigma."""
-
-    inverse_factor: Float[Tensor, "m k d d"]
-    diagonal: Float[Tensor, "m k d"]
-    log_det: Float[Tensor, "m k"]
 
 
 @dataclass(frozen=True)
@@ -89,16 +82,12 @@ class Mixture(nn.Module):
     @property
     def scale_matrix(self) -> Float[Tensor, "m k d d"]:
         """Sigma = C C' + sigma^2 I. Not the covariance: that is df/(df - 2) Sigma."""
-        diagonal = torch.diagonal(self.factor, dim1=-2, dim2=-1)
-        c = torch.tril(self.factor, -1) + torch.diag_embed(torch.exp(diagonal))
-        floor = self.scale_floor[:, None, None].expand_as(diagonal)
-        return c @ c.mT + torch.diag_embed(floor)
+        return scale_matrix(self.factor, self.scale_floor)
 
     @property
     def scale_tril(self) -> Float[Tensor, "m k d d"]:
         """Cholesky factor of Sigma; NaN, not an exception, for a member that has diverged."""
-        factor, info = torch.linalg.cholesky_ex(self.scale_matrix)
-        return torch.where((info == 0)[..., None, None], factor, torch.nan)
+        return cholesky(self.scale_matrix)
 
     @torch.no_grad()
     def reorder(self, order: Int[Tensor, " k"]) -> None:
@@ -108,32 +97,29 @@ class Mixture(nn.Module):
 
     def precision(self) -> Precision:
         """Factor every scale matrix once."""
-        factor = self.scale_tril
-        identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
-        inverse = torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False)
-        log_det = 2 * torch.diagonal(factor, dim1=-2, dim2=-1).log().sum(-1)
-        return Precision(inverse, inverse.square().sum(-2), log_det)
+        return precision_of(self.factor, self.scale_floor)
 
-    def distance(self, x: Float[Tensor, "m n d"], precision: Precision) -> Float[Tensor, "m n k"]:
-        """(x - mu_k)' Sigma_k^-1 (x - mu_k), as one product for all components."""
-        m, k, d = self.loc.shape
-        rows = precision.inverse_factor.reshape(m, k * d, d)
-        centre = (precision.inverse_factor @ self.loc.unsqueeze(-1)).reshape(m, 1, k * d)
-        whitened = torch.baddbmm(-centre, x, rows.mT)
-        return whitened.reshape(m, x.shape[1], k, d).square().sum(-1)
-
-    def score(self, delta: Float[Tensor, "m n k"], precision: Precision) -> Scores:
-        """Scores from distances."""
-        density = self.component.log_density(delta, precision.log_det, self.df, self.loc.shape[-1])
+    def score(
+        self,
+        mean: Float[Tensor, "m n d"],
+        variance: Float[Tensor, "m n d"] | None,
+        precision: Precision | None = None,
+        frozen: bool = False,
+    ) -> Scores:
+        """Scores of normal latents; ``frozen`` keeps the scale matrices from learning."""
+        raw = self.factor.detach() if frozen else self.factor
+        delta, log_det = expected_distance(
+            mean, variance, self.loc, raw, precision or self.precision()
+        )
+        density = self.component.log_density(delta, log_det, self.df, self.loc.shape[-1])
         return Scores(delta, self.log_weights.unsqueeze(1) + density)
 
-    def forward(self, q: DiagonalNormal) -> Scores:
-        """Scores of rows known up to q(x | o)."""
-        precision = self.precision()
-        trace = q.variance @ precision.diagonal.mT
-        return self.score(self.distance(q.mean, precision) + trace, precision)
+    def forward(
+        self, q: DiagonalNormal, precision: Precision | None = None, frozen: bool = False
+    ) -> Scores:
+        """Scores of rows known up to q(x | o); ``precision`` where it is already known."""
+        return self.score(q.mean, q.variance, precision, frozen)
 
     def at_points(self, x: Float[Tensor, "m n d"]) -> Scores:
         """Scores of exactly known latents: delta is the Mahalanobis distance itself."""
-        precision = self.precision()
-        return self.score(self.distance(x, precision), precision)
+        return self.score(x, None)

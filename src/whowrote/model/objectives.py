@@ -143,7 +143,7 @@ def six_terms(
     """
     shape, rate = hidden.shape, hidden.rate
     gamma, half = hidden.log_gamma.exp(), mixture.df.unsqueeze(1) / 2
-    delta, log_det, d = mixture(q).delta, mixture.precision().log_det, mixture.loc.shape[-1]
+    delta, log_det, d = mixture(q).delta, mixture.scale_matrix.logdet(), mixture.loc.shape[-1]
     mean_u, mean_log_u = shape / rate, torch.digamma(shape) - torch.log(rate)
     p_u = half * half.log() - torch.lgamma(half) + (half - 1) * mean_log_u - half * mean_u
     p_x = (d * (mean_log_u - LOG_2PI) - log_det.unsqueeze(1) - mean_u * delta) / 2

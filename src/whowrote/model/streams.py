@@ -6,7 +6,9 @@ the global generator holds.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -48,19 +50,85 @@ class Streams:
         chosen._drawing = list(which)
         return chosen
 
-    def _fill(
-        self, shape: Sequence[int], fill: Callable[[Tensor, torch.Generator], object]
-    ) -> Tensor:
-        drawn = torch.zeros(len(self), *shape, device=self.device, dtype=self.dtype)
+    def _fill(self, shape: Sequence[int], fill: Callable[..., Tensor]) -> Tensor:
+        return self._refill(
+            torch.zeros(len(self), *shape, device=self.device, dtype=self.dtype), fill
+        )
+
+    def _refill(self, drawn: Tensor, fill: Callable[..., Tensor]) -> Tensor:
         for row, generator, draws in zip(drawn, self.generators, self._drawing, strict=True):
             if draws:
-                fill(row, generator)
+                fill(row, generator=generator)
         return drawn
 
     def normal(self, *shape: int) -> Float[Tensor, "m *shape"]:
         """Standard normal numbers of the given shape for every member."""
-        return self._fill(shape, lambda row, generator: row.normal_(generator=generator))
+        return self._fill(shape, Tensor.normal_)
 
     def uniform(self, *shape: int) -> Float[Tensor, "m *shape"]:
         """Uniform numbers in [0, 1) of the given shape for every member."""
-        return self._fill(shape, lambda row, generator: row.uniform_(generator=generator))
+        return self._fill(shape, Tensor.uniform_)
+
+
+@dataclass
+class _Shelf:
+    """The stock of one question that every step asks: many steps' answers, and the present one."""
+
+    source: Streams
+    fill: Callable[..., Tensor]
+    stock: Float[Tensor, "m block *shape"]
+    present: Float[Tensor, "m *shape"]
+
+    def restock(self) -> None:
+        self.source._refill(self.stock, self.fill)
+
+
+class Reservoir(Streams):
+    """Streams for a loop whose every step asks the same: numbers are drawn many steps at once.
+
+    Asking every member at every step costs more than the numbers themselves. The answers live at
+    the same addresses in every step, as a captured graph needs them to.
+
+    >>> reservoir = Reservoir(Streams([3, 7]), block=4)
+    >>> reservoir.begin_step()
+    >>> first = reservoir.normal(2).clone()
+    >>> reservoir.begin_step()
+    >>> bool((reservoir.normal(2) == first).any())
+    False
+    """
+
+    def __init__(self, streams: Streams, block: int) -> None:
+        self.device, self.dtype = streams.device, streams.dtype
+        self.generators, self._drawing = streams.generators, streams._drawing
+        self.block = block
+        self._shelves: list[_Shelf] = []
+        self._place = [-1, 0]  # the step within the block, the question within the step
+
+    def begin_epoch(self) -> None:
+        """Forget what is left of a block: whoever joins or leaves does it between epochs."""
+        self._place[0] = -1
+
+    def begin_step(self) -> None:
+        """Move on to the next step's numbers."""
+        step = self._place[0] = (self._place[0] + 1) % self.block
+        self._place[1] = 0
+        for shelf in self._shelves:
+            if step == 0:
+                shelf.restock()
+            shelf.present.copy_(shelf.stock[:, step])
+
+    def only(self, which: Sequence[bool]) -> Streams:
+        """The same reservoir, but the other members get zeros and draw nothing."""
+        chosen = copy.copy(self)
+        chosen._drawing = list(which)
+        return chosen
+
+    def _fill(self, shape: Sequence[int], fill: Callable[..., Tensor]) -> Tensor:
+        step, question = self._place
+        self._place[1] += 1
+        if question == len(self._shelves):
+            source = Streams([], self.device, self.dtype)
+            source.generators, source._drawing = self.generators, self._drawing
+            stock = Streams._fill(source, (self.block, *shape), fill)
+            self._shelves.append(_Shelf(source, fill, stock, stock[:, step].clone()))
+        return self._shelves[question].present

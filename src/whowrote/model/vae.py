@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from whowrote.model.components import component_for
 from whowrote.model.fleet import Architecture, Member
-from whowrote.model.mixture import Mixture, Scores, raw_df
+from whowrote.model.mixture import Mixture, Precision, Scores, raw_df
 from whowrote.model.networks import Network, dropped, dropped_sparse
 from whowrote.model.normal import DiagonalNormal
 from whowrote.model.objectives import BoundTerms, Weights, label_term, prior_term
@@ -114,12 +114,23 @@ class MixtureVAE(nn.Module):
         """Standard normal numbers for T samples of n rows."""
         return streams.normal(self.architecture.n_samples * n, self.architecture.latent_dim)
 
-    def forward(self, batch: Batch, streams: Streams, training: bool = True) -> BoundTerms:
-        """All terms of the objective; dropout acts only in training."""
+    def forward(
+        self,
+        batch: Batch,
+        streams: Streams,
+        training: bool = True,
+        precision: Precision | None = None,
+        frozen: bool = False,
+    ) -> BoundTerms:
+        """All terms of the objective; dropout acts only in training.
+
+        ``precision`` is that of the present scale matrices where it is already known, and
+        ``frozen`` leaves them out of the gradient.
+        """
         a, dropout = self.architecture, streams if training else None
         q = self.encode(batch.inputs, dropout)
         noise = self.noise(batch.targets.shape[1], streams)
-        scores = self.mixture(q)
+        scores = self.mixture(q, precision, frozen)
         weights = Weights(self.joint_weight, self.label_weight)
         return BoundTerms(
             reconstruction=self.reconstruction(q, batch.targets, noise, dropout),

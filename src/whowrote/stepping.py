@@ -1,0 +1,117 @@
+r"""One step of a whole fleet, plain or replayed from a captured graph.
+
+.. math:: g_m = \nabla_{\theta_m} \mathrm{loss}_m(\mathrm{rows}_m), \qquad
+    \theta_m \leftarrow \theta_m - \eta_m\, \mathrm{Adam}(g_m), \qquad
+    \bar\theta_m \leftarrow d\, \bar\theta_m + (1 - d)\, \theta_m
+
+What is known of the scale matrices (their factors and determinants) is kept from step to step and
+made anew when they move, at the end of the step that moved them. On a graphics processor the many
+small kernels of a step are captured once and replayed: launching them one by one costs more than
+running them. Nothing in a step asks the device for an answer.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from whowrote.model import MixtureVAE, Reservoir, Rows, Streams
+from whowrote.model.distance import Precision
+from whowrote.model.objectives import NAMES
+from whowrote.optimizer import FleetAdam, MovingAverage
+
+BLOCK = 16
+
+
+class Step:
+    """The plain step: every kernel is launched when its turn comes."""
+
+    def __init__(
+        self,
+        fleet: MixtureVAE,
+        rows: Rows,
+        streams: Streams,
+        optimizer: FleetAdam,
+        average: MovingAverage,
+        clip_norm: float,
+        block: int = BLOCK,
+    ) -> None:
+        self.fleet, self.rows = fleet, rows
+        self.optimizer, self.average, self.clip_norm = optimizer, average, clip_norm
+        self.streams, self.block = streams, block
+        self.precision: Precision = fleet.mixture.precision()
+        device = rows.targets.device
+        self.total = torch.zeros(len(fleet), len(NAMES), device=device, dtype=torch.float64)
+
+    def begin_epoch(self) -> None:
+        """Fresh random numbers, and sums that start at zero."""
+        self.numbers = Reservoir(self.streams, self.block)
+        self.total.zero_()
+
+    def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
+        """Learn from the rows ``index`` (m, n)."""
+        self.numbers.begin_step()
+        self._learn(index, moves_scales)
+
+    def _learn(self, index: Tensor, moves_scales: bool) -> None:
+        batch = self.rows.take(index)
+        terms = self.fleet(batch, self.numbers, precision=self.precision, frozen=not moves_scales)
+        terms.loss.sum().backward()
+        self.optimizer.step(self.clip_norm)
+        self.average.update()
+        self.total += torch.stack(list(terms.means().values()), dim=1).detach()
+        if moves_scales:
+            self._renew(self.fleet.mixture.precision())
+
+    def _renew(self, precision: Precision) -> None:
+        self.precision = precision
+
+
+class GraphedStep(Step):
+    """The same step, captured at its second run and replayed from then on."""
+
+    def __init__(self, *parts: object, **options: object) -> None:
+        super().__init__(*parts, **options)  # type: ignore[arg-type]
+        self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._seen: set[bool] = set()
+        self._index: Tensor | None = None
+        self.numbers = Reservoir(self.streams, self.block)
+
+    def begin_epoch(self) -> None:
+        """Fresh random numbers at the old addresses, and sums that start at zero."""
+        self.numbers.begin_epoch()
+        self.total.zero_()
+
+    def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
+        """Learn from the rows ``index`` (m, n)."""
+        self.numbers.begin_step()
+        if self._index is None:
+            self._index = index.clone()
+        self._index.copy_(index)
+        if moves_scales not in self._graphs:
+            if moves_scales not in self._seen:  # a first plain run settles all allocations
+                self._seen.add(moves_scales)
+                self._warm_up(moves_scales)
+                return
+            self._capture(moves_scales)
+        self._graphs[moves_scales].replay()
+
+    def _warm_up(self, moves_scales: bool) -> None:
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._learn(self._index, moves_scales)  # type: ignore[arg-type]
+        torch.cuda.current_stream().wait_stream(stream)
+
+    def _capture(self, moves_scales: bool) -> None:
+        graph = torch.cuda.CUDAGraph()
+        pool = next((known.pool() for known in self._graphs.values()), None)
+        with torch.cuda.graph(graph, pool=pool):
+            self._learn(self._index, moves_scales)  # type: ignore[arg-type]
+        self._graphs[moves_scales] = graph
+
+    def _renew(self, precision: Precision) -> None:
+        # In place: a graph reads where it read when it was captured.
+        self.precision.inverse_factor.copy_(precision.inverse_factor)
+        self.precision.diagonal.copy_(precision.diagonal)
+        self.precision.log_det.copy_(precision.log_det)

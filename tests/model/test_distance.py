@@ -1,0 +1,129 @@
+"""The distance and its gradient by hand against automatic differentiation of the definition."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from whowrote.model import distance
+from whowrote.model.distance import (
+    expected_distance,
+    inverse_cholesky,
+    precision_of,
+    products,
+    scale_matrix,
+)
+
+M, N, K = 2, 7, 3
+FLOOR = torch.tensor([0.1, 0.5], dtype=torch.float64)
+EXACT = 1e-10
+
+
+def leaves(d: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(d)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    parts = [drawn(M, N, d), drawn(M, N, d).exp(), drawn(M, K, d), 0.3 * drawn(M, K, d, d)]
+    return [part.requires_grad_() for part in parts]
+
+
+def by_definition(
+    mean: Tensor, variance: Tensor | None, loc: Tensor, raw: Tensor
+) -> tuple[Tensor, Tensor]:
+    sigma = scale_matrix(raw, FLOOR)
+    inverse = torch.linalg.inv(sigma)
+    x = mean.unsqueeze(2) - loc.unsqueeze(1)
+    delta = torch.einsum("mnki,mkij,mnkj->mnk", x, inverse, x)
+    if variance is not None:
+        delta = delta + torch.einsum("mni,mkii->mnk", variance, inverse)
+    return delta, torch.logdet(sigma)
+
+
+def pulled(outputs: tuple[Tensor, Tensor], parts: list[Tensor]) -> list[Tensor]:
+    """Gradients of an arbitrary weighting of both outputs."""
+    weights = [torch.sin(torch.arange(o.numel()).double()).reshape(o.shape) for o in outputs]
+    total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
+    return list(torch.autograd.grad(total, parts))
+
+
+def apart(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max() / b.abs().max())
+
+
+@pytest.mark.parametrize("d", [1, 5, 40])
+@pytest.mark.parametrize("known", [False, True])
+def test_values_and_gradients_are_those_of_the_definition(d: int, known: bool) -> None:
+    parts = leaves(d)
+    mean, variance, loc, raw = parts
+    spread = None if known else variance
+    ours = expected_distance(mean, spread, loc, raw, precision_of(raw, FLOOR))
+    theirs = by_definition(mean, spread, loc, raw)
+    free = [mean, loc, raw] if known else parts
+    pairs = [*zip(ours, theirs, strict=True)]
+    pairs += zip(pulled(ours, free), pulled(theirs, free), strict=True)
+    assert all(apart(a.detach(), b.detach()) < EXACT for a, b in pairs)
+
+
+def test_a_gradient_without_the_trace_term_would_be_wrong() -> None:
+    """Negative control: the uncertainty of x pulls at the scale matrices as well."""
+    mean, variance, loc, raw = leaves(5)
+    full = pulled(expected_distance(mean, variance, loc, raw, precision_of(raw, FLOOR)), [raw])
+    bare = pulled(expected_distance(mean, None, loc, raw, precision_of(raw, FLOOR)), [raw])
+    assert apart(bare[0], full[0]) > 1e-2
+
+
+def test_frozen_scale_matrices_get_no_gradient() -> None:
+    mean, variance, loc, raw = leaves(5)
+    known = precision_of(raw, FLOOR)
+    ours = expected_distance(mean, variance, loc, raw.detach(), known)
+    theirs = by_definition(mean, variance, loc, raw.detach())
+    free = [mean, variance, loc]
+    for a, b in zip(pulled(ours, free), pulled(theirs, free), strict=True):
+        assert apart(a, b) < EXACT
+
+
+@pytest.mark.parametrize("d", [1, 31, 33, 70, 200])
+def test_the_inverse_factor_by_halves(d: int) -> None:
+    a = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
+    sigma = a @ a.mT / d + 0.1 * torch.eye(d, dtype=torch.float64)
+    w = inverse_cholesky(sigma)
+    assert apart(w @ sigma @ w.mT, torch.eye(d, dtype=torch.float64).expand_as(w)) < 1e-9
+    assert torch.equal(w, w.tril())
+    # Negative control: the inverse of the upper factor also whitens, but is another matrix.
+    assert d == 1 or apart(w.mT @ sigma @ w, torch.eye(d, dtype=torch.float64).expand_as(w)) > 1e-3
+
+
+def test_a_broken_matrix_is_nan_and_leaves_its_neighbours_alone() -> None:
+    sigma = torch.eye(40, dtype=torch.float64).repeat(3, 1, 1)
+    sigma[1, 35, 35] = -1.0
+    w = inverse_cholesky(sigma)
+    assert torch.isnan(w[1]).any()
+    assert torch.equal(w[[0, 2]], sigma[[0, 2]])
+
+
+def test_precision_is_put_back() -> None:
+    before = torch.get_float32_matmul_precision()
+
+    def fails() -> None:
+        with products("medium"):
+            assert torch.get_float32_matmul_precision() == "medium"
+            raise KeyError
+
+    pytest.raises(KeyError, fails)
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_factorisations_are_exact_whatever_the_products_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = []
+
+    def watching(matrix: Tensor) -> Tensor:
+        seen.append(torch.get_float32_matmul_precision())
+        return inverse_cholesky(matrix)
+
+    monkeypatch.setattr(distance, "inverse_cholesky", watching)
+    with products("medium"):
+        distance.precision_of(leaves(5)[3], FLOOR)
+    assert set(seen) == {"highest"}

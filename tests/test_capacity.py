@@ -1,0 +1,65 @@
+"""How many members fit."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from whowrote import capacity
+from whowrote.capacity import LARGEST_GROUP, USABLE, counted_bytes, group_size
+from whowrote.model import Architecture
+from whowrote.training import Plan
+
+WIDE = Architecture(n_features=200, n_components=30, latent_dim=200, hidden=(200,))
+CPU = torch.device("cpu")
+
+
+def test_a_group_fits_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "_free_memory", lambda: 8 << 30)
+    size = group_size(WIDE, Plan(), CPU)
+    assert 1 < size < LARGEST_GROUP
+    each = counted_bytes(WIDE, Plan())
+    assert size * each <= USABLE * (8 << 30) < (size + 1) * each
+
+
+def test_one_member_is_always_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capacity, "_free_memory", lambda: 1)
+    assert group_size(WIDE, Plan(), CPU) == 1
+
+
+@pytest.mark.parametrize(
+    "larger",
+    [
+        (replace(WIDE, latent_dim=300), Plan()),
+        (replace(WIDE, n_components=60), Plan()),
+        (replace(WIDE, hidden=(400, 400)), Plan()),
+        (WIDE, Plan(batch_size=4096)),
+        (replace(WIDE, n_samples=20), Plan()),
+    ],
+)
+def test_what_is_larger_counts_more(larger: tuple[Architecture, Plan]) -> None:
+    assert counted_bytes(*larger) > counted_bytes(WIDE, Plan())
+
+
+def test_the_system_says_what_is_free() -> None:
+    assert capacity._free_memory() > 1 << 20
+
+
+@pytest.mark.parametrize("problem", [ValueError, AttributeError])
+def test_a_silent_system_is_taken_to_be_small(
+    monkeypatch: pytest.MonkeyPatch, problem: type[Exception]
+) -> None:
+    def silent(name: str) -> int:
+        raise problem(name)
+
+    monkeypatch.setattr(capacity.os, "sysconf", silent)
+    assert capacity._free_memory() == 4 << 30
+
+
+@pytest.mark.gpu
+def test_a_group_fits_the_device(cuda: torch.device) -> None:
+    """What the measured model foretells for sixteen members is what sixteen members take."""
+    one, three, sixteen = (capacity._measured(WIDE, Plan(), m, cuda) for m in (1, 3, 16))
+    foretold = one + 15 * (three - one) / 2
+    assert sixteen < 1.25 * foretold
+    assert sixteen > 0.5 * foretold

@@ -1,0 +1,87 @@
+"""One step of a fleet: what moves, what stays exact, and what a replayed graph computes."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
+from whowrote.optimizer import FleetAdam, MovingAverage
+from whowrote.stepping import GraphedStep, Step
+
+N, L, K, D = 64, 6, 3, 4
+
+
+def made(kind: type[Step], device: str = "cpu", m: int = 3) -> tuple[MixtureVAE, Step]:
+    from whowrote.model.initialize import initialize_networks
+
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(N) % K
+    targets = torch.randn(N, L, generator=generator) + labels.unsqueeze(1)
+    members = [Member(seed=i, label_weight=1.0, hidden_dropout=0.1 * i) for i in range(m)]
+    fleet = MixtureVAE(Architecture(L, K, D, (5,)), members).double().to(device)
+    initialize_networks(fleet, range(m))
+    with torch.no_grad():
+        fleet.mixture.loc.normal_(generator=torch.Generator(device).manual_seed(1))
+    optimizer = FleetAdam(fleet, [0.01] * m)
+    step = kind(
+        fleet,
+        Rows(targets.double().to(device), labels.to(device)),
+        Streams(range(m), device, torch.float64),
+        optimizer,
+        MovingAverage(fleet, 0.9),
+        1.0,
+        block=4,
+    )
+    step.begin_epoch()
+    return fleet, step
+
+
+def batch(number: int, m: int = 3, device: str = "cpu") -> Tensor:
+    generator = torch.Generator().manual_seed(number)
+    return torch.randint(N, (m, 16), generator=generator).to(device)
+
+
+def test_standing_scale_matrices_stay_and_the_rest_moves() -> None:
+    fleet, step = made(Step)
+    before = {name: p.detach().clone() for name, p in fleet.named_parameters()}
+    step(batch(0), moves_scales=False)
+    stays = {name for name, p in fleet.named_parameters() if torch.equal(p, before[name])}
+    assert stays == {"mixture.factor"}
+    step(batch(1), moves_scales=True)
+    assert not torch.equal(fleet.mixture.factor, before["mixture.factor"])
+
+
+def test_what_is_known_of_the_scale_matrices_is_always_exact() -> None:
+    fleet, step = made(Step)
+    for number in range(6):
+        known, exact = step.precision, fleet.mixture.precision()
+        assert torch.equal(known.inverse_factor, exact.inverse_factor)
+        assert torch.equal(known.log_det, exact.log_det)
+        step(batch(number), moves_scales=number % 3 == 0)
+        # Negative control: after a move, what was known before is stale.
+        assert torch.equal(known.log_det, fleet.mixture.precision().log_det) == bool(number % 3)
+
+
+def test_terms_are_summed_over_the_epoch() -> None:
+    _, step = made(Step)
+    step(batch(0))
+    first = step.total.clone()
+    step(batch(1))
+    assert not torch.equal(step.total, first)
+    step.begin_epoch()
+    assert not step.total.any()
+
+
+@pytest.mark.gpu
+def test_a_replayed_step_is_the_plain_step(cuda: torch.device) -> None:
+    (plain, one), (replayed, other) = made(Step, "cuda"), made(GraphedStep, "cuda")
+    for number in range(12):
+        for step in (one, other):
+            step(batch(number, device="cuda"), moves_scales=number % 2 == 0)
+    for a, b in zip(plain.parameters(), replayed.parameters(), strict=True):
+        assert float((a - b).detach().abs().max()) < 1e-9
+    assert torch.allclose(one.total, other.total)
+    # Negative control: another batch leads elsewhere.
+    one(batch(99, device="cuda"))
+    other(batch(98, device="cuda"))
+    assert float((plain.mixture.loc - replayed.mixture.loc).detach().abs().max()) > 1e-6

@@ -54,12 +54,12 @@ def test_standing_scale_matrices_stay_and_the_rest_moves() -> None:
 def test_what_is_known_of_the_scale_matrices_is_always_exact() -> None:
     fleet, step = made(Step)
     for number in range(6):
-        known, exact = step.precision, fleet.mixture.precision()
-        assert torch.equal(known.inverse_factor, exact.inverse_factor)
-        assert torch.equal(known.log_det, exact.log_det)
+        exact = fleet.mixture.precision()
+        assert torch.equal(step.precision.inverse_factor, exact.inverse_factor)
+        assert torch.equal(step.precision.log_det, exact.log_det)
         step(batch(number), moves_scales=number % 3 == 0)
         # Negative control: after a move, what was known before is stale.
-        assert torch.equal(known.log_det, fleet.mixture.precision().log_det) == bool(number % 3)
+        assert torch.equal(exact.log_det, fleet.mixture.precision().log_det) == bool(number % 3)
 
 
 def test_terms_are_summed_over_the_epoch() -> None:

@@ -23,20 +23,27 @@ LARGEST_GROUP = 512
 USABLE = 0.8
 
 
-def group_size(architecture: Architecture, plan: Plan, device: torch.device) -> int:
-    """The number of members to train together, at least one.
+def group_size(
+    architecture: Architecture, plan: Plan, device: torch.device, wanted: int = LARGEST_GROUP
+) -> int:
+    """The number of members to train together, at least one and at most ``wanted``.
 
     >>> small = Architecture(n_features=4, n_components=2, latent_dim=2, hidden=(3,))
     >>> group_size(small, Plan(), torch.device("cpu"))
     512
     """
+    wanted = min(wanted, LARGEST_GROUP)
+    each = counted_bytes(architecture, plan)
     if device.type == "cuda":
+        room = USABLE * torch.cuda.mem_get_info(device)[0]
+        if 2 * wanted * each < room:  # no need to measure what fits twice
+            return wanted
         one, three = (_measured(architecture, plan, m, device) for m in (1, 3))
         each = max(1, (three - one) // 2)
         room = USABLE * torch.cuda.mem_get_info(device)[0] - max(0, one - each)
     else:
-        each, room = counted_bytes(architecture, plan), USABLE * _free_memory()
-    return max(1, min(LARGEST_GROUP, int(room // each)))
+        room = USABLE * _free_memory()
+    return max(1, min(wanted, int(room // each)))
 
 
 def counted_bytes(architecture: Architecture, plan: Plan) -> int:

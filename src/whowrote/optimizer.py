@@ -14,6 +14,7 @@ dimension of every parameter is the member, and nothing is shared along it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
+AVERAGE_EVERY = 4
 
 
 class FleetAdam:
@@ -141,24 +143,29 @@ class MovingAverage:
     r"""The averaged iterate: a <- d a + (1 - d) theta, with d = min(decay, t/(t + 9)).
 
     A model at the average of its last steps predicts much as an ensemble of them would, at the
-    price of one model. The early d forgets the random start.
+    price of one model. The early d forgets the random start. States are taken in every fourth step
+    and whenever someone looks, with the product of the decays of the steps since.
     """
 
     def __init__(self, fleet: nn.Module, decay: float) -> None:
         self.parameters = list(fleet.parameters())
         self.average = [p.detach().clone() for p in self.parameters]
-        self.decay = decay
-        self.count = torch.zeros((), device=self.parameters[0].device)
+        self.decay, self.count, self.taken = decay, 0, 0
+
+    def update(self) -> None:
+        """Count a step, and take its state in if it is its turn."""
+        self.count += 1
+        if self.count - self.taken == AVERAGE_EVERY:
+            self._take()
 
     @torch.no_grad()
-    def update(self) -> None:
-        """Take in the present state."""
-        if self.decay == 0:
+    def _take(self) -> None:
+        if self.decay == 0 or self.taken == self.count:
             return
-        self.count.add_(1)
-        weight = 1 - torch.clamp(self.count / (self.count + 9), max=self.decay)
-        for average, p in zip(self.average, self.parameters, strict=True):
-            average.lerp_(p, weight.to(p.dtype))
+        steps = range(self.taken + 1, self.count + 1)
+        decay = math.prod(min(self.decay, t / (t + 9)) for t in steps)
+        self.taken = self.count
+        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -166,6 +173,7 @@ class MovingAverage:
         if self.decay == 0:
             yield
             return
+        self._take()
         present = [p.data for p in self.parameters]
         for p, average in zip(self.parameters, self.average, strict=True):
             p.data = average
@@ -179,5 +187,5 @@ class MovingAverage:
         """The average of some members, whose parameters now live in ``fleet``."""
         chosen = MovingAverage(fleet, self.decay)
         chosen.average = [value[list(keep)] for value in self.average]
-        chosen.count = self.count.clone()
+        chosen.count, chosen.taken = self.count, self.taken
         return chosen

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from time import perf_counter
 from typing import Protocol
 
 
@@ -51,5 +54,50 @@ def epoch_bar(total: int, wanted: bool) -> Iterator[Callable[[EpochLike], None] 
         def show(record: EpochLike) -> None:
             note = "" if record.watched is None else f"watched {record.watched:.4f}"
             bar.update(task, completed=record.epoch, description=record.phase, note=note)
+
+        yield show
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How far a long list of fits is: all, done, those of them found done already, and a word."""
+
+    total: int
+    done: int = 0
+    found: int = 0
+    note: str = ""
+
+    def pace(self, seconds: float) -> str:
+        """Fits per second so far, and the time left at that pace.
+
+        >>> Tally(total=100, done=40, found=20).pace(10.0)
+        '2 fits/s, 0:00:30 left'
+        >>> Tally(total=100, done=20, found=20).pace(10.0)
+        ''
+        """
+        made = self.done - self.found
+        if not made or seconds <= 0:
+            return ""
+        left = timedelta(seconds=round((self.total - self.done) * seconds / made))
+        return f"{made / seconds:.3g} fits/s, {left} left"
+
+
+@contextmanager
+def fit_bar(total: int, wanted: bool) -> Iterator[Callable[[Tally], None] | None]:
+    """A progress bar fed with tallies of fits; None when nobody wants to see it."""
+    if not wanted:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    console = Console(stderr=True)
+    columns = ("fits", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task, began = bar.add_task("fits", total=total, note=""), perf_counter()
+
+        def show(tally: Tally) -> None:
+            words = filter(None, (tally.pace(perf_counter() - began), tally.note))
+            bar.update(task, completed=tally.done, note=", ".join(words))
 
         yield show

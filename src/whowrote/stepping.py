@@ -52,19 +52,16 @@ class Step:
         """Learn from the rows ``index`` (m, n)."""
         self.numbers.begin_step()
         self._learn(index, moves_scales)
+        self.average.update()
 
     def _learn(self, index: Tensor, moves_scales: bool) -> None:
         batch = self.rows.take(index)
         terms = self.fleet(batch, self.numbers, precision=self.precision, frozen=not moves_scales)
         terms.loss.sum().backward()
         self.optimizer.step(self.clip_norm)
-        self.average.update()
         self.total += torch.stack(list(terms.means().values()), dim=1).detach()
         if moves_scales:
-            self._renew(self.fleet.mixture.precision())
-
-    def _renew(self, precision: Precision) -> None:
-        self.precision = precision
+            self.precision.renew(self.fleet.mixture.factor, self.fleet.mixture.scale_floor)
 
 
 class GraphedStep(Step):
@@ -92,9 +89,11 @@ class GraphedStep(Step):
             if moves_scales not in self._seen:  # a first plain run settles all allocations
                 self._seen.add(moves_scales)
                 self._warm_up(moves_scales)
+                self.average.update()
                 return
             self._capture(moves_scales)
         self._graphs[moves_scales].replay()
+        self.average.update()
 
     def _warm_up(self, moves_scales: bool) -> None:
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
@@ -109,9 +108,3 @@ class GraphedStep(Step):
         with torch.cuda.graph(graph, pool=pool):
             self._learn(self._index, moves_scales)  # type: ignore[arg-type]
         self._graphs[moves_scales] = graph
-
-    def _renew(self, precision: Precision) -> None:
-        # In place: a graph reads where it read when it was captured.
-        self.precision.inverse_factor.copy_(precision.inverse_factor)
-        self.precision.diagonal.copy_(precision.diagonal)
-        self.precision.log_det.copy_(precision.log_det)

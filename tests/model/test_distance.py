@@ -8,6 +8,7 @@ from whowrote.model import distance
 from whowrote.model.distance import (
     expected_distance,
     inverse_cholesky,
+    lower_factor,
     precision_of,
     products,
     scale_matrix,
@@ -31,7 +32,7 @@ def leaves(d: int) -> list[Tensor]:
 def by_definition(
     mean: Tensor, variance: Tensor | None, loc: Tensor, raw: Tensor
 ) -> tuple[Tensor, Tensor]:
-    sigma = scale_matrix(raw, FLOOR)
+    sigma = scale_matrix(lower_factor(raw), FLOOR)
     inverse = torch.linalg.inv(sigma)
     x = mean.unsqueeze(2) - loc.unsqueeze(1)
     delta = torch.einsum("mnki,mkij,mnkj->mnk", x, inverse, x)
@@ -87,7 +88,8 @@ def test_frozen_scale_matrices_get_no_gradient() -> None:
 def test_the_inverse_factor_by_halves(d: int) -> None:
     a = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
     sigma = a @ a.mT / d + 0.1 * torch.eye(d, dtype=torch.float64)
-    w = inverse_cholesky(sigma)
+    w = torch.zeros_like(sigma)
+    inverse_cholesky(sigma, w)
     assert apart(w @ sigma @ w.mT, torch.eye(d, dtype=torch.float64).expand_as(w)) < 1e-9
     assert torch.equal(w, w.tril())
     # Negative control: the inverse of the upper factor also whitens, but is another matrix.
@@ -97,7 +99,8 @@ def test_the_inverse_factor_by_halves(d: int) -> None:
 def test_a_broken_matrix_is_nan_and_leaves_its_neighbours_alone() -> None:
     sigma = torch.eye(40, dtype=torch.float64).repeat(3, 1, 1)
     sigma[1, 35, 35] = -1.0
-    w = inverse_cholesky(sigma)
+    w = torch.zeros_like(sigma)
+    inverse_cholesky(sigma, w)
     assert torch.isnan(w[1]).any()
     assert torch.equal(w[[0, 2]], sigma[[0, 2]])
 
@@ -119,9 +122,9 @@ def test_factorisations_are_exact_whatever_the_products_are(
 ) -> None:
     seen = []
 
-    def watching(matrix: Tensor) -> Tensor:
+    def watching(matrix: Tensor, out: Tensor) -> None:
         seen.append(torch.get_float32_matmul_precision())
-        return inverse_cholesky(matrix)
+        inverse_cholesky(matrix, out)
 
     monkeypatch.setattr(distance, "inverse_cholesky", watching)
     with products("medium"):

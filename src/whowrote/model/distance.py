@@ -38,11 +38,16 @@ SMALLEST_BLOCK = 32
 
 @dataclass(frozen=True)
 class Precision:
-    """The scale matrices, ready for use: W = L^-1, diag(Sigma^-1) and ln det Sigma."""
+    """The scale matrices, ready for use: C, W = L^-1, diag(Sigma^-1) and ln det Sigma."""
 
+    factor: Float[Tensor, "m k d d"]
     inverse_factor: Float[Tensor, "m k d d"]
     diagonal: Float[Tensor, "m k d"]
     log_det: Float[Tensor, "m k"]
+
+    def renew(self, raw: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]) -> None:
+        """Make it anew in place, where a captured graph looks for it."""
+        _fill_precision(self, raw, floor)
 
 
 def cholesky(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]:
@@ -51,8 +56,8 @@ def cholesky(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]
     return torch.where((info == 0)[..., None, None], factor, torch.nan)
 
 
-def inverse_cholesky(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]:
-    r"""W = L^-1 of Sigma = L L', by halves.
+def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]) -> None:
+    r"""W = L^-1 of Sigma = L L', by halves, written into the lower triangle of ``out``.
 
     .. math:: L = \begin{pmatrix} L_1 & 0 \\ B & L_2 \end{pmatrix}, \quad
         W = \begin{pmatrix} W_1 & 0 \\ -W_2 B W_1 & W_2 \end{pmatrix}, \quad
@@ -64,19 +69,14 @@ def inverse_cholesky(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*bat
     if d <= SMALLEST_BLOCK:
         factor = cholesky(matrix)
         identity = torch.eye(d, dtype=factor.dtype, device=factor.device)
-        inverse: Tensor = torch.linalg.solve_triangular(
-            factor, identity.expand_as(factor), upper=False
-        )
-        return inverse
+        out.copy_(torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False))
+        return
     half = d // 2
-    first = inverse_cholesky(matrix[..., :half, :half])
-    below = matrix[..., half:, :half] @ first.mT
-    second = inverse_cholesky(matrix[..., half:, half:] - below @ below.mT)
-    inverse = torch.zeros_like(matrix)
-    inverse[..., :half, :half] = first
-    inverse[..., half:, half:] = second
-    inverse[..., half:, :half] = -(second @ (below @ first))
-    return inverse
+    first, second = out[:, :half, :half], out[:, half:, half:]
+    inverse_cholesky(matrix[:, :half, :half], first)
+    below = matrix[:, half:, :half] @ first.mT
+    inverse_cholesky(torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1), second)
+    out[:, half:, :half] = second @ (below @ first).neg_()
 
 
 @contextmanager
@@ -99,24 +99,33 @@ def lower_factor(raw: Float[Tensor, "m k d d"]) -> Float[Tensor, "m k d d"]:
 
 
 def scale_matrix(
-    raw: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]
+    c: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]
 ) -> Float[Tensor, "m k d d"]:
     """Sigma = C C' + sigma^2 I."""
-    c = lower_factor(raw)
     with products("highest"):
         sigma = c @ c.mT
     torch.diagonal(sigma, dim1=-2, dim2=-1).add_(floor[:, None, None])
     return sigma
 
 
-@torch.no_grad()
 def precision_of(raw: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]) -> Precision:
     """Factor every scale matrix once."""
-    sigma = scale_matrix(raw, floor)
+    c, w = torch.empty_like(raw), torch.zeros_like(raw)
+    precision = Precision(c, w, torch.empty_like(raw[..., 0]), torch.empty_like(raw[..., 0, 0]))
+    precision.renew(raw, floor)
+    return precision
+
+
+@torch.no_grad()
+def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
+    c, w = precision.factor, precision.inverse_factor
+    torch.tril(raw, out=c)
+    diagonal = torch.diagonal(c, dim1=-2, dim2=-1)
+    diagonal.copy_(diagonal.exp())
     with products("highest"):
-        inverse = inverse_cholesky(sigma)
-    log_det = -2 * torch.diagonal(inverse, dim1=-2, dim2=-1).log().sum(-1)
-    return Precision(inverse, inverse.square().sum(-2), log_det)
+        inverse_cholesky(scale_matrix(c, floor).flatten(0, 1), w.flatten(0, 1))
+    precision.diagonal.copy_(torch.linalg.vector_norm(w, dim=-2).square_())
+    precision.log_det.copy_(torch.diagonal(w, dim1=-2, dim2=-1).log().sum(-1).mul_(-2))
 
 
 class _Distance(torch.autograd.Function):
@@ -129,6 +138,7 @@ class _Distance(torch.autograd.Function):
         variance: Tensor | None,
         loc: Tensor,
         raw: Tensor,
+        c: Tensor,
         inverse: Tensor,
         diagonal: Tensor,
         log_det: Tensor,
@@ -140,13 +150,13 @@ class _Distance(torch.autograd.Function):
         delta = torch.linalg.vecdot(whitened, whitened)
         if variance is not None:
             delta = torch.baddbmm(delta, variance, diagonal.mT)
-        ctx.save_for_backward(mean, variance, loc, raw, inverse, diagonal, whitened)
+        ctx.save_for_backward(mean, variance, loc, c, inverse, diagonal, whitened)
         return delta, log_det.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         g, g_log_det = gradients
-        mean, variance, loc, raw, inverse, diagonal, whitened = ctx.saved_tensors
+        mean, variance, loc, c, inverse, diagonal, whitened = ctx.saved_tensors
         m, n, k, d = whitened.shape
         pulled = (whitened * (2 * g).unsqueeze(-1)).reshape(m, n, k * d)  # 2 g w
         g_mean = pulled @ inverse.reshape(m, k * d, d)
@@ -155,25 +165,26 @@ class _Distance(torch.autograd.Function):
         g_variance = None if variance is None else g @ diagonal
         g_raw = None
         if ctx.needs_input_grad[3]:
-            second = (pulled.mT @ mean).reshape(m, k, d, d) - pull * loc.unsqueeze(2)
+            second = (pulled.mT @ mean).reshape(m, k, d, d)
+            second.addcmul_(pull, loc.unsqueeze(2), value=-1)
             if variance is not None:
                 second.addcmul_(inverse, (g.mT @ variance).unsqueeze(2), value=2)
-            g_raw = _scale_gradient(second, g_log_det, raw, inverse)
-        return g_mean, g_variance, g_loc, g_raw, None, None, None
+            g_raw = _scale_gradient(second, g_log_det, c, inverse)
+        return g_mean, g_variance, g_loc, g_raw, None, None, None, None
 
 
-def _scale_gradient(second: Tensor, g_log_det: Tensor, raw: Tensor, inverse: Tensor) -> Tensor:
+def _scale_gradient(second: Tensor, g_log_det: Tensor, c: Tensor, inverse: Tensor) -> Tensor:
     """The gradient of the free parameter behind Sigma.
 
     ``second`` is 2 (sum_n g w (m - mu)' + W diag(h)), so that ``second @ W'`` is twice the sum in
     the brackets above.
     """
-    c = lower_factor(raw)
-    whitened = inverse @ c
-    inner = (2 * g_log_det[..., None, None]) * whitened - second @ (inverse.mT @ whitened)
-    gradient = (inverse.mT @ inner).tril_()
-    torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c, dim1=-2, dim2=-1))
-    return gradient
+    second, c_, w = (matrix.flatten(0, 1) for matrix in (second, c, inverse))
+    inner = torch.baddbmm(second, second, w.mT, beta=0, alpha=-1)
+    torch.diagonal(inner, dim1=-2, dim2=-1).add_(2 * g_log_det.reshape(-1, 1))
+    gradient = (w.mT @ (inner @ (w @ c_))).tril_()
+    torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c_, dim1=-2, dim2=-1))
+    return gradient.reshape(c.shape)
 
 
 def expected_distance(
@@ -186,6 +197,6 @@ def expected_distance(
     """delta and ln|Sigma|, differentiable in everything; no ``variance`` means known points."""
     p = precision
     delta, log_det = _Distance.apply(  # type: ignore[no-untyped-call]
-        mean, variance, loc, raw, p.inverse_factor, p.diagonal, p.log_det
+        mean, variance, loc, raw, p.factor, p.inverse_factor, p.diagonal, p.log_det
     )
     return delta, log_det

@@ -23,7 +23,13 @@ from torch import Tensor, nn
 
 from whowrote.model.components import Component
 from whowrote.model.distance import Precision as Precision
-from whowrote.model.distance import cholesky, expected_distance, precision_of, scale_matrix
+from whowrote.model.distance import (
+    cholesky,
+    expected_distance,
+    lower_factor,
+    precision_of,
+    scale_matrix,
+)
 from whowrote.model.normal import DiagonalNormal
 
 SMALLEST_DF = 2.01
@@ -82,7 +88,7 @@ class Mixture(nn.Module):
     @property
     def scale_matrix(self) -> Float[Tensor, "m k d d"]:
         """Sigma = C C' + sigma^2 I. Not the covariance: that is df/(df - 2) Sigma."""
-        return scale_matrix(self.factor, self.scale_floor)
+        return scale_matrix(lower_factor(self.factor), self.scale_floor)
 
     @property
     def scale_tril(self) -> Float[Tensor, "m k d d"]:

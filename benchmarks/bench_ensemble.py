@@ -1,0 +1,55 @@
+"""What an ensemble costs: sixteen members against one, D=50, K=30, 16,000 x 200, on the CPU.
+
+Command: ``python benchmarks/bench_ensemble.py``. Two cores, about two minutes.
+Expect: the ensemble takes at most 8 times as long as one member (half the price a member).
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from whowrote import MixtureVAEClassifier
+
+ROWS, FEATURES, AUTHORS, MEMBERS, EPOCHS, ROUNDS = 16_000, 200, 30, 16, 2, 3
+
+
+def made_up_vectors() -> tuple[np.ndarray, np.ndarray]:
+    """Vectors of authors that overlap, as style vectors do."""
+    random = np.random.default_rng(0)
+    y = np.arange(ROWS) % AUTHORS
+    centres = random.normal(0, 0.5, (AUTHORS, FEATURES))
+    return (centres[y] + random.normal(size=(ROWS, FEATURES))).astype(np.float32), y
+
+
+def seconds(n_members: int, X: np.ndarray, y: np.ndarray) -> float:
+    """One fit of a fixed number of epochs."""
+    model = MixtureVAEClassifier(
+        n_members=n_members,
+        latent_dim=50,
+        max_epochs=EPOCHS,
+        patience=EPOCHS,
+        device="cpu",
+        random_state=0,
+    )
+    began = time.perf_counter()
+    model.fit(X, y)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    X, y = made_up_vectors()
+    seconds(1, X, y)  # the first fit pays for what is loaded lazily
+    # Turn by turn, so that a busy minute of the machine hits both.
+    pairs = [(seconds(1, X, y), seconds(MEMBERS, X, y)) for _ in range(ROUNDS)]
+    ratios = sorted(many / one for one, many in pairs)
+    print(f"threads: {torch.get_num_threads()}, rounds: {ROUNDS}")
+    print(f"one member: {min(one for one, _ in pairs):.2f} s for {EPOCHS} epochs")
+    print(f"{MEMBERS} members: {min(many for _, many in pairs):.2f} s")
+    print(f"ratio (median of {ROUNDS}): {ratios[ROUNDS // 2]:.2f} (required: at most 8)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+r"""Many documents through the network: :math:`\mathrm{LEV}_i = \frac1K \sum_k f(\text{segment}_k)`.
+
+A document longer than what the network was trained on is cut into equal segments whose vectors are
+averaged, so every token of it counts. Documents travel sorted by length, in batches of about as
+many windows as the device likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from whowrote.features.network import Network
+from whowrote.features.preparation import Prepared
+from whowrote.features.vocabulary import Types
+from whowrote.features.windows import lay_out
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class DeviceCorpus:
+    """The flat tokens and the table of types, where the network is."""
+
+    tokens: Tensor
+    characters: Tensor
+    words: Tensor
+
+    @classmethod
+    def place(
+        cls, tokens: NDArray[np.int32], types: Types, device: torch.device | str
+    ) -> DeviceCorpus:
+        """Copy them there."""
+        return cls(
+            torch.from_numpy(tokens).to(device),
+            torch.from_numpy(types.characters).to(device),
+            torch.from_numpy(types.words).to(device),
+        )
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Stretches of tokens and the document each belongs to."""
+
+    starts: IntArray
+    lengths: IntArray
+    document: IntArray
+
+
+def cut(starts: IntArray, lengths: IntArray, longest: int) -> Segments:
+    """Cut documents into equal segments of at most ``longest`` tokens (0: do not cut).
+
+    >>> segments = cut(np.array([0, 10]), np.array([10, 3]), longest=4)
+    >>> segments.starts.tolist(), segments.lengths.tolist(), segments.document.tolist()
+    ([0, 3, 6, 10], [3, 3, 4, 3], [0, 0, 0, 1])
+    """
+    pieces = np.maximum(1, -(-lengths // longest)) if longest else np.ones_like(lengths)
+    document = np.repeat(np.arange(len(starts)), pieces)
+    place = np.arange(len(document)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    low = lengths[document] * place // pieces[document]
+    high = lengths[document] * (place + 1) // pieces[document]
+    return Segments(starts[document] + low, high - low, document)
+
+
+def batches(lengths: IntArray, hop: int, windows: int) -> Iterator[IntArray]:
+    """Positions, longest first, in batches of at most about so many windows."""
+    order = np.argsort(-lengths, kind="stable")
+    low = 0
+    while low < len(order):
+        most = int(lengths[order[low]]) // hop + 1
+        high = low + max(1, windows // most)
+        yield order[low:high]
+        low = high
+
+
+@torch.no_grad()
+def embed(
+    network: Network,
+    corpus: DeviceCorpus,
+    starts: IntArray,
+    lengths: IntArray,
+    *,
+    longest: int = 264,
+    windows: int = 8192,
+    half: bool = False,
+) -> Tensor:
+    """LEVs (documents, lev_dim) of stretches of the corpus; ``half`` computes in bfloat16."""
+    a, device = network.architecture, corpus.tokens.device
+    segments = cut(starts, lengths, longest)
+    total = torch.zeros(len(starts), a.lev_dim, device=device)
+    for rows in batches(segments.lengths, a.hop, windows):
+        layout = lay_out(segments.starts[rows], segments.lengths[rows], a.window, a.hop, device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            ids = layout.ids(corpus.tokens, a.window)
+            levs = network(ids, layout, corpus.characters, corpus.words)
+        total.index_add_(0, torch.from_numpy(segments.document[rows]).to(device), levs.float())
+    counts = np.bincount(segments.document, minlength=len(starts))
+    return total / torch.from_numpy(counts).to(total)[:, None]
+
+
+def embed_documents(
+    network: Network, corpus: DeviceCorpus, prepared: Prepared, documents: IntArray, **options: int
+) -> NDArray[np.float32]:
+    """LEVs of documents of a prepared corpus; options are those of :func:`embed`."""
+    starts, lengths = prepared.offsets[documents], prepared.lengths[documents]
+    levs: NDArray[np.float32] = embed(network, corpus, starts, lengths, **options).cpu().numpy()  # type: ignore[arg-type]
+    return levs

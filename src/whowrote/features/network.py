@@ -1,0 +1,300 @@
+r"""The AdHominem network: characters to words to windows to a document.
+
+.. math:: w = [E_t; \max_i \tanh(C * c)_i], \qquad
+    h = \mathrm{BiLSTM}(w), \quad a = \mathrm{softmax}(v^\top \tanh(W h + b)), \quad
+    s = \textstyle\sum_i a_i h_i, \qquad
+    \mathrm{LEV} = \tanh\bigl(A\, \mathrm{pool}(\mathrm{BiLSTM}(s)) + d\bigr)
+
+The character network runs once per distinct token of a batch and is gathered, which is exact.
+Padding never changes a result: the backward direction reads each sequence turned round inside its
+own length, attention and means leave padding out. Randomness is an argument: without a generator
+there is no dropout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from whowrote.errors import InputError
+from whowrote.features.vocabulary import FIRST_CHARACTER, FIRST_WORD, MASKED
+from whowrote.features.windows import Layout
+
+SMALLEST_VARIANCE = 1e-5
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Everything that decides the shape of the network; an ablation is an argument."""
+
+    n_words: int = 5000
+    n_characters: int = 200
+    character_dim: int = 10
+    character_widths: tuple[int, ...] = (4,)
+    character_filters: int = 30
+    word_dim: int = 100
+    word_hidden: int = 128
+    sentence_hidden: int = 128
+    lev_dim: int = 200
+    window: int = 30
+    hop: int = 26
+    mean_pooling: bool = False
+    """Whether means of states and inputs stand beside the attention, at both levels."""
+    standardise: bool = False
+    """Whether windows and documents are centred and scaled by their running statistics."""
+    levels: int = 2
+    """1: no sentence level; windows are averaged."""
+    characters: bool = True
+    """False: no character network."""
+
+    def __post_init__(self) -> None:
+        sizes = {
+            name: value
+            for name, value in asdict(self).items()
+            if isinstance(value, int) and not isinstance(value, bool)
+        }
+        for name, value in sizes.items():
+            if value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1: give a larger one")
+        if self.hop > self.window:
+            raise InputError(
+                f"hop is {self.hop} and window {self.window}; a hop beyond the window would skip "
+                "tokens: give at most the window"
+            )
+        if self.levels > 2:
+            raise InputError(f"levels is {self.levels}; it must be 1 or 2: give 2")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self) | {"character_widths": list(self.character_widths)}
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Shares that are hidden in training: tokens, word vectors, between the levels, of the LEV."""
+
+    tokens: float = 0.1
+    words: float = 0.2
+    levels: float = 0.2
+    lev: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value < 1:
+                raise InputError(f"dropout {name} is {value}; it must be in [0, 1): give 0.2")
+
+
+def drop(values: Tensor, share: float, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Dropout with a mask of ``shape``, broadcast: one mask may serve all steps of a sequence."""
+    if share == 0:
+        return values
+    kept = torch.rand(list(shape), generator=generator, device=values.device) >= share
+    return values * (kept.to(values.dtype) / (1 - share))
+
+
+class CharacterNetwork(nn.Module):
+    """Convolutions over the characters of a token, the largest answer of each filter.
+
+    A filter sees every place where it touches the token, so beginnings and ends are known to it.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        a = architecture
+        n_rows = a.n_characters + FIRST_CHARACTER
+        self.embedding = nn.Embedding(n_rows, a.character_dim, padding_idx=0)
+        self.widths = a.character_widths
+        self.filters = nn.ModuleList(
+            nn.Conv1d(a.character_dim, a.character_filters, width, padding=width - 1)
+            for width in a.character_widths
+        )
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """(types, 15) to (types, filters x widths)."""
+        real = (characters != 0).to(torch.float32)
+        vectors = self.embedding(characters).transpose(1, 2)
+        found = []
+        for width, convolution in zip(self.widths, self.filters, strict=True):
+            answers = convolution(vectors)
+            touched = _touched(real, width)
+            found.append(answers.masked_fill(~touched[:, None], -math.inf).amax(2).tanh())
+        return torch.cat(found, dim=1)
+
+
+def _touched(real: Tensor, width: int) -> Tensor:
+    """Whether a filter at a place covers at least one real character."""
+    padded = nn.functional.pad(real, (width - 1, width - 1))
+    return padded.unfold(1, width, 1).amax(2) > 0
+
+
+class BiLSTM(nn.Module):
+    """Two LSTMs, one of which reads every sequence from its own end.
+
+    Under autocast they compute in single precision (TF32 on a GPU) unless ``in_half`` is set: cuDNN
+    knows half precision only as float16, whose gradients need scaling.
+    """
+
+    in_half = False
+
+    def __init__(self, inputs: int, hidden: int) -> None:
+        super().__init__()
+        self.ahead = nn.LSTM(inputs, hidden, batch_first=True)
+        self.back = nn.LSTM(inputs, hidden, batch_first=True)
+        for lstm in (self.ahead, self.back):
+            biases = dict(lstm.named_parameters())["bias_ih_l0"]
+            nn.init.ones_(biases[hidden : 2 * hidden])  # gates that remember at first
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        """(n, time, inputs) to (n, time, 2 hidden)."""
+        place = torch.arange(values.shape[1], device=values.device)
+        turned = lengths[:, None] - 1 - place
+        turned = torch.where(turned >= 0, turned, place)[:, :, None]
+        reversed_ = values.gather(1, turned.expand(-1, -1, values.shape[2]))
+        ahead, back = self._run(self.ahead, values), self._run(self.back, reversed_)
+        return torch.cat([ahead, back.gather(1, turned.expand(-1, -1, back.shape[2]))], dim=2)
+
+    def _run(self, lstm: nn.LSTM, values: Tensor) -> Tensor:
+        kind = values.device.type
+        states: Tensor
+        if self.in_half and kind == "cuda":
+            with torch.autocast(kind, torch.float16):
+                states, _ = lstm(values.half())
+        else:
+            with torch.autocast(kind, enabled=False):
+                states, _ = lstm(values.float())
+        return states
+
+
+class Pooling(nn.Module):
+    """Masked attention over states; beside it, if wanted, masked means of states and inputs."""
+
+    def __init__(self, states: int, inputs: int, mean: bool) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(states, states)
+        self.score = nn.Linear(states, 1, bias=False)
+        self.mean = mean
+        self.size = 2 * states + inputs if mean else states
+
+    def weights(self, states: Tensor, inside: Tensor) -> Tensor:
+        """(n, time), each row summing to one."""
+        scores: Tensor = self.score(self.hidden(states).tanh()).squeeze(2).float()
+        return scores.masked_fill(~inside, -math.inf).softmax(1)
+
+    def forward(self, states: Tensor, inputs: Tensor, inside: Tensor) -> Tensor:
+        """(n, time, states) and (n, time, inputs) to (n, size)."""
+        weights = self.weights(states, inside).to(states.dtype)
+        attended = torch.einsum("nt,nti->ni", weights, states)
+        if not self.mean:
+            return attended
+        even = inside / inside.sum(1, keepdim=True)
+        means = [torch.einsum("nt,nti->ni", even.to(v.dtype), v) for v in (states, inputs)]
+        return torch.cat([attended, *means], dim=1)
+
+
+class Standardise(nn.Module):
+    """(x - mean) / deviation; in training those of the batch, which it remembers.
+
+    Pooled states of any two texts are nearly parallel at first and a cosine would see nothing. The
+    running average of the weights averages these statistics too, and what is learnt after it is an
+    affine map, so nothing but the start and the pace of learning changes.
+    """
+
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("variance", torch.ones(size))
+
+    def forward(self, values: Tensor, learn: bool) -> Tensor:
+        """(n, size) to (n, size)."""
+        values = values.float()
+        mean, variance = self.mean, self.variance
+        if learn:
+            variance, mean = torch.var_mean(values, dim=0, correction=0)
+            self.mean.copy_(mean.detach())
+            self.variance.copy_(variance.detach())
+        return (values - mean) * torch.rsqrt(variance + SMALLEST_VARIANCE)
+
+
+class Network(nn.Module):
+    """From the types in windows to one vector per document."""
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self.architecture = a = architecture
+        self.words = nn.Embedding(a.n_words + FIRST_WORD, a.word_dim, padding_idx=0)
+        self.spelling = CharacterNetwork(a) if a.characters else None
+        inputs = a.word_dim + a.character_filters * len(a.character_widths) * a.characters
+        self.words_to_window = BiLSTM(inputs, a.word_hidden)
+        self.window_pooling = Pooling(2 * a.word_hidden, inputs, a.mean_pooling)
+        size = self.window_pooling.size
+        self.window_scaling = Standardise(size) if a.standardise else None
+        self.windows_to_document = BiLSTM(size, a.sentence_hidden) if a.levels == 2 else None
+        self.document_pooling = (
+            Pooling(2 * a.sentence_hidden, size, a.mean_pooling) if a.levels == 2 else None
+        )
+        if self.document_pooling is not None:
+            size = self.document_pooling.size
+        self.document_scaling = Standardise(size) if a.standardise else None
+        self.lev = nn.Linear(size, a.lev_dim)
+
+    def word_vectors(self, characters: Tensor, words: Tensor) -> Tensor:
+        """(types, inputs): the word table beside the spelling."""
+        table: Tensor = self.words(words.long())
+        if self.spelling is None:
+            return table
+        spelled = self.spelling(characters.long())
+        return torch.cat([table, spelled.to(table.dtype)], dim=1)
+
+    def forward(
+        self,
+        ids: Tensor,
+        layout: Layout,
+        characters: Tensor,
+        words: Tensor,
+        dropout: Dropout | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """LEVs (documents, lev_dim) of windows (windows, window) of type numbers.
+
+        ``characters`` and ``words`` are the table of types. Dropout needs its generator.
+        """
+        learn = generator is not None
+        shares = dropout if learn and dropout is not None else Dropout(0, 0, 0, 0)
+        generator = generator or torch.Generator()
+        inside = ids != 0
+        if shares.tokens:
+            hidden = torch.rand(ids.shape, generator=generator, device=ids.device) < shares.tokens
+            ids = torch.where(hidden & inside, MASKED, ids)
+        distinct, place = torch.unique(ids, return_inverse=True)
+        vectors = self.word_vectors(characters[distinct], words[distinct])
+        read = nn.functional.embedding(place, vectors)
+        read = drop(read, shares.words, (len(ids), 1, read.shape[2]), generator)
+        states = self.words_to_window(read, layout.lengths)
+        windows = self.window_pooling(states, read, inside)
+        if self.window_scaling is not None:
+            windows = self.window_scaling(windows, learn)
+        windows = drop(windows, shares.levels, windows.shape, generator)
+        document = self._document(windows, layout)
+        if self.document_scaling is not None:
+            document = self.document_scaling(document, learn)
+        document = drop(document, shares.levels, document.shape, generator)
+        lev = torch.tanh(self.lev(document).float())
+        return drop(lev, shares.lev, lev.shape, generator)
+
+    def _document(self, windows: Tensor, layout: Layout) -> Tensor:
+        rows = windows.new_zeros(len(layout.counts), layout.most, windows.shape[1])
+        rows = rows.index_put((layout.document, layout.slot), windows)
+        place = torch.arange(layout.most, device=rows.device)
+        inside = place < layout.counts[:, None]
+        if self.windows_to_document is None or self.document_pooling is None:
+            return rows.sum(1) / layout.counts[:, None].to(rows.dtype)
+        states = self.windows_to_document(rows, layout.counts)
+        return self.document_pooling(states, rows, inside)  # type: ignore[no-any-return]

@@ -1,0 +1,150 @@
+r"""Which tokens are read as words, and how all others are spelled.
+
+.. math:: \text{score}(t) = \frac1{|D|} \sum_{d \in D}
+    \frac{\#\{\text{training authors of domain } d \text{ who use } t\}}{\#\{\text{authors of } d\}}
+
+The word table holds the tokens of the highest score: what many people use is style, what one
+person uses often is topic. With ``mask_rare`` every token outside the table, and every token with a
+digit, reaches the network by its shape alone: letters become x and X, digits 9, runs are
+shortened, and the last ``suffix`` letters stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whowrote.errors import InputError
+from whowrote.features.tokens import MAX_CHARACTERS, spelling
+
+PAD, MASKED = 0, 1
+"""Types that every table opens with: no token, and a token that dropout has hidden."""
+UNKNOWN_WORD, FIRST_WORD = 1, 2
+UNKNOWN_CHARACTER, MASK_CHARACTER, FIRST_CHARACTER = 1, 2, 3
+
+_RUN = re.compile(r"(.)\1{4,}", re.DOTALL)
+_DIGIT = re.compile(r"\d")
+_LETTERS = re.compile(r"[^\W\d_]+")
+
+
+def shape(token: str, suffix: int = 0) -> str:
+    """A token by its shape; punctuation, spaces and emoji keep their own.
+
+    >>> shape("Kierkegaard"), shape("Kierkegaard", suffix=2), shape("1984"), shape("!!!!!!!!")
+    ('Xxxxx', 'Xxxxxrd', '9999', '!!!!')
+    """
+    masked = _DIGIT.sub("9", _LETTERS.sub(lambda found: _masked(found.group(), suffix), token))
+    return _RUN.sub(lambda found: found.group(1) * 4, masked)
+
+
+def _masked(letters: str, suffix: int) -> str:
+    keep = suffix if len(letters) > suffix + 1 else 0
+    cut = len(letters) - keep
+    body = "".join("X" if letter.isupper() else "x" for letter in letters[:cut])
+    return _RUN.sub(lambda found: found.group(1) * 4, body) + letters[cut:]
+
+
+@dataclass(frozen=True)
+class VocabularySettings:
+    """How large the tables are and what becomes of rare tokens."""
+
+    n_words: int = 5000
+    n_characters: int = 200
+    mask_rare: bool = True
+    suffix: int = 2
+
+    def __post_init__(self) -> None:
+        if self.n_words < 1 or self.n_characters < 1 or not 0 <= self.suffix <= 5:
+            raise InputError(
+                f"n_words is {self.n_words}, n_characters {self.n_characters}, suffix "
+                f"{self.suffix}; the first two must be at least 1 and suffix from 0 to 5: give "
+                "5000, 200 and 2"
+            )
+
+
+@dataclass(frozen=True)
+class Types:
+    """Distinct tokens as the network reads them: characters (types, 15) and word ids (types,)."""
+
+    characters: NDArray[np.int16]
+    words: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The word table, the character table, and the rule for everything else.
+
+    >>> vocabulary = Vocabulary(("the", "whale"), ("e", "h", "t", "x"), mask_rare=True)
+    >>> vocabulary.types(["the", "ship"]).words.tolist()
+    [0, 1, 2, 1]
+    """
+
+    words: tuple[str, ...]
+    characters: tuple[str, ...]
+    mask_rare: bool = True
+    suffix: int = 2
+
+    @cached_property
+    def _word_ids(self) -> dict[str, int]:
+        return {word: number for number, word in enumerate(self.words, start=FIRST_WORD)}
+
+    @cached_property
+    def _character_ids(self) -> dict[str, int]:
+        return {mark: number for number, mark in enumerate(self.characters, start=FIRST_CHARACTER)}
+
+    def word_id(self, read: str) -> int:
+        """The number of a token (as :func:`~whowrote.features.tokens.spelling` gives it)."""
+        return self._word_ids.get(read, UNKNOWN_WORD)
+
+    def spelled(self, read: str) -> str:
+        """What the character network sees of a token."""
+        rare = self.mask_rare and read not in self._word_ids
+        return shape(read, self.suffix)[:MAX_CHARACTERS] if rare else read
+
+    def types(self, tokens: Sequence[str]) -> Types:
+        """The table of these distinct tokens; its first two rows are padding and the mask."""
+        read = [spelling(token) for token in tokens]
+        return self.table([self.word_id(r) for r in read], [self.spelled(r) for r in read])
+
+    def table(self, words: Sequence[int], spellings: Sequence[str]) -> Types:
+        """The table of types given by word id and spelling."""
+        rows = [self._row(spelled) for spelled in spellings]
+        characters = np.zeros((len(rows) + 2, MAX_CHARACTERS), dtype=np.int16)
+        characters[MASKED, 0] = MASK_CHARACTER
+        if rows:
+            characters[2:] = rows
+        return Types(characters, np.array([PAD, UNKNOWN_WORD, *words], dtype=np.int32))
+
+    def _row(self, spelled: str) -> list[int]:
+        known = self._character_ids
+        ids = [known.get(mark, UNKNOWN_CHARACTER) for mark in spelled]
+        return ids + [0] * (MAX_CHARACTERS - len(ids))
+
+
+def choose(
+    read: Sequence[str],
+    scores: NDArray[np.float64],
+    occurrences: NDArray[np.int64],
+    settings: VocabularySettings,
+) -> Vocabulary:
+    """The vocabulary of a training corpus; ties go to the earlier in the alphabet."""
+    open_to = [
+        i
+        for i, token in enumerate(read)
+        if scores[i] > 0 and not (settings.mask_rare and _DIGIT.search(token))
+    ]
+    best = sorted(open_to, key=lambda i: (-scores[i], read[i]))[: settings.n_words]
+    words = tuple(read[i] for i in best)
+    vocabulary = Vocabulary(words, (), settings.mask_rare, settings.suffix)
+    counts: dict[str, int] = {}
+    for token, count in zip(read, occurrences.tolist(), strict=True):
+        for mark in vocabulary.spelled(token):
+            counts[mark] = counts.get(mark, 0) + count
+    used = [mark for mark, count in counts.items() if count]
+    marks = sorted(used, key=lambda mark: (-counts[mark], mark))[: settings.n_characters]
+    return Vocabulary(words, tuple(sorted(marks)), settings.mask_rare, settings.suffix)

@@ -1,0 +1,64 @@
+"""A trained extractor in one file: half-precision safetensors, vocabulary and settings in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from whowrote import persistence
+from whowrote.errors import InputError
+from whowrote.features.network import Architecture, Network
+from whowrote.features.preparation import vocabulary_from
+from whowrote.features.vocabulary import Vocabulary
+
+KIND = "AdHominem"
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A network, what it reads, how long a stretch it was trained on, and where it comes from."""
+
+    network: Network
+    vocabulary: Vocabulary
+    longest: int = 264
+    card: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_extractor(path: Path, extractor: Extractor) -> None:
+    """Write the weights in half precision."""
+    state = extractor.network.state_dict()
+    arrays = {
+        name: value.detach().cpu().numpy().astype(np.float16) for name, value in state.items()
+    }
+    values = {
+        "architecture": extractor.network.architecture.to_dict(),
+        "vocabulary": asdict(extractor.vocabulary),
+        "longest": extractor.longest,
+        "card": dict(extractor.card),
+    }
+    persistence.write(path, persistence.Record(KIND, values, arrays))
+
+
+def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
+    """Read weights; the network computes in single precision."""
+    record = persistence.read(path, KIND)
+    try:
+        shape = dict(record.values["architecture"])
+        shape["character_widths"] = tuple(shape["character_widths"])
+        network = Network(Architecture(**shape))
+        network.load_state_dict(
+            {name: torch.from_numpy(a.astype(np.float32)) for name, a in record.arrays.items()}
+        )
+        vocabulary = vocabulary_from(record.values["vocabulary"])
+        longest, card = int(record.values["longest"]), record.values["card"]
+    except (KeyError, TypeError, RuntimeError) as problem:
+        raise InputError(
+            f"the weights in '{path}' do not fit this version of whowrote "
+            f"({str(problem).splitlines()[0]}); train them again or change versions"
+        ) from None
+    return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card)

@@ -1,0 +1,305 @@
+"""Fits that train together: one fleet, one record for every member.
+
+    group = fits that share (architecture, plan, steps of an epoch, rows of a step)
+
+Seeds, splits, families, step sizes, floors, penalties, weights and dropout may differ inside a
+group. A fit gives the same record in any group, but for the seconds.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import platform
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+
+import torch
+
+from whowrote import __version__, capacity
+from whowrote.estimators import MixtureVAEClassifier
+from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
+from whowrote.sweep.grid import PARAMETERS, canonical
+from whowrote.sweep.records import Divergence, Fit, Record
+from whowrote.sweep.staging import Dataset, Part, Places, Stage
+from whowrote.training import (
+    Assignment,
+    DivergenceError,
+    DivergenceWarning,
+    Epoch,
+    Plan,
+    initialize,
+    train,
+    watched_values,
+)
+
+PROTOCOL = {one.name: one.default for one in fields(Plan) if one.name not in PARAMETERS}
+DIGITS = 6  # of a degree of freedom: enough for any figure, and small records
+
+
+@dataclass(frozen=True)
+class Task:
+    """A fit with the split that it is to be made on."""
+
+    fit: Fit
+    part: Part
+
+    @property
+    def member(self) -> Member:
+        """What the fit has for itself in a fleet."""
+        return self._estimator._members([self.fit.seed])[0]
+
+    @property
+    def _estimator(self) -> MixtureVAEClassifier:
+        return MixtureVAEClassifier(**self.fit.configuration)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the members of a group must have in common."""
+
+    architecture: Architecture
+    plan: Plan
+    steps: int
+    batch_rows: int
+
+    @classmethod
+    def of(cls, task: Task, data: Dataset) -> Shared:
+        """What a task needs its mates to have."""
+        settings, n = task.fit.configuration, len(task.part.split.train)
+        plan = task._estimator._plan(n, settings["max_epochs"], task.fit.protocol["watch"])
+        plan = replace(plan, **{name: task.fit.protocol[name] for name in PROTOCOL})
+        architecture = Architecture(
+            n_features=data.X.shape[1],
+            n_components=len(data.classes),
+            latent_dim=settings["latent_dim"],
+            hidden=tuple(settings["hidden"]),
+            activation=settings["activation"],
+            n_samples=settings["n_samples"],
+            objective=settings["objective"],
+        )
+        batch_rows = min(plan.batch_size, n)
+        return cls(architecture, plan, n // batch_rows, batch_rows)
+
+    def order(self) -> tuple[int, int, str]:
+        """Large models first: what does not fit into memory shows at once."""
+        size = self.architecture.latent_dim, sum(self.architecture.hidden)
+        return -size[0], -size[1], canonical(asdict(self))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tasks that train as one fleet."""
+
+    shared: Shared
+    tasks: tuple[Task, ...]
+
+
+def grouped(
+    every: Iterable[Task], data: Dataset, device: torch.device, group_size: int | None
+) -> list[Group]:
+    """Cut tasks into groups of about equal size, none above the largest; the order is fixed."""
+    alike: dict[Shared, list[Task]] = defaultdict(list)
+    for task in every:
+        alike[Shared.of(task, data)].append(task)
+    # Measured once for all that differ in nothing but the number of their steps.
+    largest = functools.cache(functools.partial(capacity.group_size, device=device))
+    groups = []
+    for shared in sorted(alike, key=Shared.order):
+        # Members with one step size lie side by side: the optimizer moves them in one go.
+        tasks = sorted(alike[shared], key=lambda task: task.fit.configuration["learning_rate"])
+        limit = group_size or _halved(
+            largest(shared.architecture, shared.plan, wanted=len(tasks)), tasks
+        )
+        groups += [Group(shared, part) for part in _cut(tasks, limit)]
+    return groups
+
+
+def _halved(limit: int, tasks: Sequence[Task]) -> int:
+    """Memory is measured in single precision; in double precision half as many fit."""
+    double = tasks[0].fit.protocol["dtype"] == "float64"
+    return max(1, limit // 2) if double else limit
+
+
+def _cut(tasks: Sequence[Task], limit: int) -> list[tuple[Task, ...]]:
+    n = math.ceil(len(tasks) / limit)
+    edges = [round(place * len(tasks) / n) for place in range(n + 1)]
+    return [tuple(tasks[low:high]) for low, high in itertools.pairwise(edges)]
+
+
+# -- training a group ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Course:
+    """How the training of one member went."""
+
+    epochs: list[Epoch]
+    usable: bool
+    fell_out: bool
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch whose state was kept: the first with the lowest watched value."""
+        if not self.usable:
+            return None
+        sound = self.epochs[:-1] if self.fell_out else self.epochs
+        return min(sound, key=lambda e: math.inf if e.watched is None else e.watched).epoch
+
+    @property
+    def diverged(self) -> Divergence | None:
+        """How the last epoch left the finite range, if it did.
+
+        Read from the epoch itself: it says the same whether or not mates went on.
+        """
+        if not self.fell_out:
+            return None
+        last = self.epochs[-1]
+        seen = {**last.terms, "validation": last.watched or 0.0}
+        broken = [name for name, value in seen.items() if not math.isfinite(value)]
+        return Divergence(last.epoch, broken[0] if broken else "state")
+
+
+@dataclass(frozen=True)
+class Score:
+    """Error and log-loss of a member on some of its rows; None where there is no such thing."""
+
+    error: float | None = None
+    log_loss: float | None = None
+
+
+def fit_group(
+    group: Group, stage: Stage, on_epoch: Callable[[Epoch], None] | None = None
+) -> list[Record]:
+    """Train a group and score its members; a member that diverges is a record like any other."""
+    began = time.perf_counter()
+    parts = {task.part.hash: task.part for task in group.tasks}
+    staged = stage.staged([parts[key] for key in sorted(parts)])
+    rows, places = staged.rows, [staged.places[task.part.hash] for task in group.tasks]
+    fleet = MixtureVAE(group.shared.architecture, [task.member for task in group.tasks])
+    fleet.to(stage.device, stage.dtype)
+    courses = _train(group, fleet, rows, places, on_epoch)
+    development = _scores(fleet, rows, [place.development for place in places])
+    test = _scores(fleet, rows, [place.test for place in places])
+    seconds = time.perf_counter() - began
+    records = map(_record, group.tasks, courses, development, test, _degrees_of_freedom(fleet))
+    return _with_context(list(records), seconds, versions(stage.device))
+
+
+def _train(
+    group: Group,
+    fleet: MixtureVAE,
+    rows: Rows,
+    places: Sequence[Places],
+    on_epoch: Callable[[Epoch], None] | None,
+) -> list[Course]:
+    """Train in place, and keep the books."""
+    seeds = [task.fit.seed for task in group.tasks]
+    assignment = Assignment(
+        tuple(place.training_order(seed) for place, seed in zip(places, seeds, strict=True)),
+        tuple(place.development for place in places),
+    )
+    _initialize(fleet, rows, assignment)
+    history: list[list[Epoch]] = [[] for _ in seeds]
+
+    def book(epoch: Epoch) -> None:
+        history[epoch.member].append(epoch)
+        if on_epoch is not None:
+            on_epoch(epoch)
+
+    streams = Streams(seeds, rows.targets.device, rows.targets.dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DivergenceWarning)  # it is in the records
+        try:
+            outcome = train(fleet, rows, assignment, group.shared.plan, streams, on_epoch=book)
+        except DivergenceError:
+            return [Course(epochs, usable=False, fell_out=True) for epochs in history]
+    fell_out = {divergence.member for divergence in outcome.diverged}
+    return [
+        Course(epochs, math.isfinite(outcome.best[i]), i in fell_out)
+        for i, epochs in enumerate(history)
+    ]
+
+
+def _initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
+    """Initialise members with training sets of one size at a time.
+
+    Components are placed by as many rows as the smallest training set has: among mates of other
+    sizes a member would start elsewhere than alone.
+    """
+    sizes = defaultdict(list)
+    for place, index in enumerate(assignment.train):
+        sizes[len(index)].append(place)
+    for members in sizes.values():
+        alike = fleet.select(members)
+        initialize(alike, rows, assignment.select(members))
+        with torch.no_grad():
+            for ours, theirs in zip(fleet.parameters(), alike.parameters(), strict=True):
+                ours[members] = theirs
+
+
+def _scores(fleet: MixtureVAE, rows: Rows, index: Sequence[torch.Tensor]) -> list[Score]:
+    errors, losses = (watched_values(fleet, rows, index, w) for w in ("error", "log-loss"))
+    return [Score(error, _finite(loss)) for error, loss in zip(errors, losses, strict=True)]
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no infinity."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _degrees_of_freedom(fleet: MixtureVAE) -> list[list[float] | None]:
+    df = fleet.mixture.df.detach().cpu().tolist()
+    return [
+        [float(f"{value:.{DIGITS}g}") for value in own] if m.component == "student-t" else None
+        for own, m in zip(df, fleet.members, strict=True)
+    ]
+
+
+def _record(
+    task: Task, course: Course, development: Score, test: Score, df: list[float] | None
+) -> Record:
+    """The record of one member; without a usable state, nothing about that state."""
+    if not course.usable:
+        development, test, df = Score(), Score(), None
+    return Record(
+        **vars(task.fit),
+        fold=task.part.fold,
+        share=task.part.share,
+        development_error=development.error,
+        development_log_loss=development.log_loss,
+        test_error=test.error,
+        test_log_loss=test.log_loss,
+        df=df,
+        epochs=len(course.epochs),
+        best_epoch=course.best_epoch,
+        seconds=0.0,
+        diverged=course.diverged,
+        versions={},
+    )
+
+
+def _with_context(
+    records: Sequence[Record], seconds: float, versions: dict[str, str]
+) -> list[Record]:
+    """Each record with its part of the group's time, by epochs, and what computed it."""
+    per_epoch = seconds / sum(record.epochs for record in records)
+    return [
+        replace(record, seconds=round(per_epoch * record.epochs, 4), versions=versions)
+        for record in records
+    ]
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """What a fit is computed with."""
+    named = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "whowrote": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": f"{device.type}: {named}",
+    }

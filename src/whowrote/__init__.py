@@ -14,17 +14,35 @@ if TYPE_CHECKING:
     from whowrote.corpus import load as load
     from whowrote.estimators import MixtureVAEClassifier as MixtureVAEClassifier
     from whowrote.estimators import MixtureVAEClusterer as MixtureVAEClusterer
+    from whowrote.features import AdHominem as AdHominem
+    from whowrote.features import Hybrid as Hybrid
+    from whowrote.features import NGrams as NGrams
+    from whowrote.features import SentenceEncoder as SentenceEncoder
 
 __version__ = "0.1.0.dev0"
 
 _HOME = {
+    "AdHominem": "whowrote.features",
     "Corpus": "whowrote.corpus",
+    "Hybrid": "whowrote.features",
     "MixtureVAEClassifier": "whowrote.estimators",
     "MixtureVAEClusterer": "whowrote.estimators",
+    "NGrams": "whowrote.features",
+    "SentenceEncoder": "whowrote.features",
     "load": "whowrote.corpus",
 }
 
-__all__ = ["Corpus", "MixtureVAEClassifier", "MixtureVAEClusterer", "__version__", "load"]
+__all__ = [
+    "AdHominem",
+    "Corpus",
+    "Hybrid",
+    "MixtureVAEClassifier",
+    "MixtureVAEClusterer",
+    "NGrams",
+    "SentenceEncoder",
+    "__version__",
+    "load",
+]
 
 
 def __getattr__(name: str) -> Any:

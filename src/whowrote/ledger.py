@@ -15,6 +15,8 @@ from whowrote.model import MixtureVAE
 from whowrote.model.fleet import State, snapshot
 from whowrote.model.objectives import NAMES
 
+DROPPED_AT_ONCE = 1 / 8
+
 
 class DivergenceError(InputError, ArithmeticError):
     """Every member left the finite range before it had any usable state."""
@@ -75,6 +77,7 @@ class Ledger:
     ) -> None:
         """``earlier`` holds the watched values of a fleet that comes from an earlier phase."""
         self.fleet, self.patience, self.trained = fleet, patience, earlier is not None
+        self.names = list(range(len(fleet)))
         self.active = list(range(len(fleet)))
         self.best_state: State = snapshot(fleet)
         known = earlier or [None] * len(fleet)
@@ -82,6 +85,7 @@ class Ledger:
         self.waited = [0] * len(fleet)
         self.diverged: list[Divergence] = []
         self._leaving: set[int] = set()
+        self.done: set[int] = set()
 
     def update(
         self,
@@ -94,13 +98,13 @@ class Ledger:
         """Book one epoch of the active members: its terms, and those of the state it led to."""
         finite = (torch.isfinite(terms) & torch.isfinite(state)).tolist()
         better = []
-        for place, member in enumerate(self.active):
+        for place, member in self._training():
             seen = watched[place]
             value = -float(epoch) if seen is None else seen
             broken = [name for name, fine in zip(NAMES, finite[place], strict=True) if not fine]
             if broken or not math.isfinite(value):
                 term = broken[0] if broken else "validation"
-                self.diverged.append(Divergence(member, epoch, term))
+                self.diverged.append(Divergence(self.names[member], epoch, term))
                 self._leaving.add(member)
             elif value < self.best[member]:
                 self.best[member], self.waited[member] = value, 0
@@ -128,25 +132,52 @@ class Ledger:
         rates: list[float],
         seconds: float,
     ) -> list[Epoch]:
-        """The epoch as data, a record per active member."""
+        """The epoch as data, a record for everyone who learnt in it."""
+        training, values = self._training(), terms.tolist()
         return [
             Epoch(
                 phase=phase,
                 epoch=epoch,
-                member=member,
+                member=self.names[member],
                 learning_rate=rates[place],
-                terms=dict(zip(NAMES, row, strict=True)),
+                terms=dict(zip(NAMES, values[place], strict=True)),
                 watched=watched[place],
-                seconds=seconds / len(self.active),
+                seconds=seconds / len(training),
             )
-            for place, (member, row) in enumerate(zip(self.active, terms.tolist(), strict=True))
+            for place, member in training
         ]
 
+    def _training(self) -> list[tuple[int, int]]:
+        """Place and number of everyone who still learns; others only wait to be dropped."""
+        return [(i, member) for i, member in enumerate(self.active) if member not in self.done]
+
     def leave(self) -> list[int]:
-        """Drop who is done; the places of those who stay."""
-        keep = [i for i, member in enumerate(self.active) if member not in self._leaving]
+        """Drop who is done, once there are enough of them; the places of those who stay.
+
+        Moving a crew together costs about as much as a few idle members do.
+        """
+        self.done |= self._leaving
+        self._leaving = set()
+        keep = [place for place, _ in self._training()]
+        if keep and len(self.active) - len(keep) < DROPPED_AT_ONCE * len(self.active):
+            return list(range(len(self.active)))
         self.active = [self.active[place] for place in keep]
         return keep
+
+    def part(self, fleet: MixtureVAE, members: list[int]) -> Ledger:
+        """A ledger for some members, who now train in ``fleet``; they keep their numbers."""
+        earlier: list[float | None] = [self.best[member] for member in members]
+        part = Ledger(fleet, self.patience, earlier if self.trained else None)
+        part.names = members
+        return part
+
+    def absorb(self, part: Ledger) -> None:
+        """Take over what a part has booked."""
+        for name, state in part.best_state.items():
+            self.best_state[name][part.names] = state
+        for member, value in zip(part.names, part.best, strict=True):
+            self.best[member] = value
+        self.diverged = sorted([*self.diverged, *part.diverged], key=lambda d: (d.epoch, d.member))
 
     def close(self, outcome: Outcome) -> Outcome:
         """Put every member into its best state and report who diverged."""

@@ -82,11 +82,11 @@ class FleetAdam:
         moving = [i for i, p in enumerate(self.parameters) if p.grad is not None]
         gradients = {i: self.parameters[i].grad for i in moving}
         clip = _clip_factor([g for g in gradients.values() if g is not None], clip_norm)
+        torch._foreach_add_([self.counts[i] for i in moving], 1)
         batches: dict[float, list[tuple[Tensor, ...]]] = {rate: [] for rate in self._rates}
         for i, gradient in gradients.items():
             assert gradient is not None  # for the type checker
             gradient.mul_(_along(clip, gradient))
-            self.counts[i].add_(1)
             state = (self.parameters[i].data, gradient, self.first[i], self.second[i])
             for rate, run in self._runs[i]:
                 batches[rate].append((*(tensor[run] for tensor in state), self.counts[i]))

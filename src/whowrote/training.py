@@ -11,9 +11,12 @@ work is spent on it. The loop appends records; drawing them is someone else's jo
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -117,9 +120,9 @@ class Crew:
         optimizer = FleetAdam(fleet, rates, factors)
         return cls(fleet, assignment, streams, optimizer, MovingAverage(fleet, plan.average))
 
-    def select(self, keep: Sequence[int]) -> Crew:
-        """Those who stay."""
-        fleet = self.fleet.select(keep)
+    def select(self, keep: Sequence[int], fleet: MixtureVAE | None = None) -> Crew:
+        """Those who stay, in a fleet of their own."""
+        fleet = fleet or self.fleet.select(keep)
         return Crew(
             fleet,
             self.assignment.select(keep),
@@ -216,31 +219,95 @@ def train(
     ``trained`` says that the fleet comes from an earlier phase: then the state it comes with is
     good, and is kept where this phase finds no better one on the validation rows.
     """
-    crew = Crew.muster(fleet, assignment, streams, plan)
     earlier = watched_values(fleet, rows, assignment.validation, plan.watch) if trained else None
     ledger = Ledger(fleet, plan.patience, earlier)
-    outcome = Outcome(fleet)
-    step = step_for(crew, rows, plan)
-    for epoch in range(1, plan.max_epochs + 1):
-        began = time.perf_counter()
-        decay = cosine(plan, epoch)
-        terms = run_epoch(crew, rows, plan, decay, step)
-        with crew.average.applied():
-            watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch)
-            ledger.update(crew.fleet, epoch, terms, watched, state_terms(crew, rows, plan))
-        seconds = time.perf_counter() - began
-        rates = crew.optimizer.rates(decay)
-        for record in ledger.records(phase, epoch, terms, watched, rates, seconds):
-            outcome.history.append(record)
-            if on_epoch is not None:
-                on_epoch(record)
-        keep = ledger.leave()
-        if not keep:
-            break
-        if len(keep) < len(crew.fleet):
-            crew = crew.select(keep)
-            step = step_for(crew, rows, plan)
-    return ledger.close(outcome)
+    crew = Crew.muster(fleet, assignment, streams, plan)
+    course = Course(rows, plan, phase, on_epoch or _ignore)
+    watches = _watches(len(fleet), rows.targets.device)
+    if len(watches) == 1:
+        course.run(crew, ledger)
+    else:
+        _side_by_side(course, crew, ledger, watches)
+    history = sorted(course.history, key=lambda record: (record.epoch, record.member))
+    return ledger.close(Outcome(fleet, history))
+
+
+def _ignore(record: Epoch) -> None:
+    """Nobody looks."""
+
+
+@dataclass
+class Course:
+    """The loop over epochs: what it reads, how it reports, and what it has recorded."""
+
+    rows: Rows
+    plan: Plan
+    phase: str
+    on_epoch: Callback
+    history: list[Epoch] = field(default_factory=list)
+    halted: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, crew: Crew, ledger: Ledger) -> None:
+        """Train a crew until everyone has left, or someone calls a halt."""
+        rows, plan = self.rows, self.plan
+        step = step_for(crew, rows, plan)
+        for epoch in range(1, plan.max_epochs + 1):
+            began = time.perf_counter()
+            decay = cosine(plan, epoch)
+            terms = run_epoch(crew, rows, plan, decay, step)
+            with crew.average.applied():
+                watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch)
+                ledger.update(crew.fleet, epoch, terms, watched, state_terms(crew, rows, plan))
+            seconds = time.perf_counter() - began
+            rates = crew.optimizer.rates(decay)
+            for record in ledger.records(self.phase, epoch, terms, watched, rates, seconds):
+                self.history.append(record)
+                self.on_epoch(record)
+            keep = ledger.leave()
+            if not keep or self.halted.is_set():
+                return
+            if len(keep) < len(crew.fleet):
+                crew = crew.select(keep)
+                step = step_for(crew, rows, plan)
+
+
+def _watches(n_members: int, device: torch.device) -> list[list[int]]:
+    """Members who train in one thread: on a processor, as many watches as it may use threads.
+
+    A thread that works through its own members waits for no other; threads that share every small
+    product do little else.
+    """
+    n = min(n_members, torch.get_num_threads()) if device.type == "cpu" else 1
+    edges = [round(i * n_members / n) for i in range(n + 1)]
+    return [list(range(low, high)) for low, high in pairwise(edges)]
+
+
+def _side_by_side(course: Course, crew: Crew, ledger: Ledger, watches: list[list[int]]) -> None:
+    """Run every watch in its own thread, each on one core; an exception in one halts all."""
+    n_threads = torch.get_num_threads()
+    parts = [ledger.part(crew.fleet.select(watch), watch) for watch in watches]
+
+    def sail(watch: list[int], part: Ledger) -> None:
+        torch.set_num_threads(1)
+        try:
+            course.run(crew.select(watch, part.fleet), part)
+        except BaseException:
+            course.halted.set()
+            raise
+
+    try:
+        with ThreadPoolExecutor(len(watches)) as pool:
+            waiting = [pool.submit(sail, *pair) for pair in zip(watches, parts, strict=True)]
+            try:
+                for future in waiting:
+                    future.result()
+            except BaseException:  # an interrupt as well: no thread may go on unseen
+                course.halted.set()
+                raise
+    finally:
+        torch.set_num_threads(n_threads)
+    for part in parts:
+        ledger.absorb(part)
 
 
 def cosine(plan: Plan, epoch: int) -> float:
@@ -256,7 +323,7 @@ def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float, step: Step | Non
     batches = crew.assignment.shuffled(crew.streams)[:, : steps * size]
     crew.optimizer.set_decay(decay)
     step.begin_epoch()
-    with products(plan.precision):
+    with products(plan.precision, rows.targets.device):
         for number, index in enumerate(batches.reshape(-1, steps, size).unbind(1)):
             step(index, moves_scales=number % plan.scale_every == 0)
     return step.total / steps

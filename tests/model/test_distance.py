@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from whowrote.model import distance
 from whowrote.model.distance import (
     expected_distance,
     inverse_cholesky,
@@ -105,28 +104,39 @@ def test_a_broken_matrix_is_nan_and_leaves_its_neighbours_alone() -> None:
     assert torch.equal(w[[0, 2]], sigma[[0, 2]])
 
 
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")  # a name needs no device
+
+
 def test_precision_is_put_back() -> None:
     before = torch.get_float32_matmul_precision()
 
     def fails() -> None:
-        with products("medium"):
+        with products("medium", CUDA):
             assert torch.get_float32_matmul_precision() == "medium"
             raise KeyError
 
-    pytest.raises(KeyError, fails)
+    with pytest.raises(KeyError):
+        fails()
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_factorisations_are_exact_whatever_the_products_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = []
+def test_on_a_processor_the_setting_of_the_user_stays() -> None:
+    before = torch.get_float32_matmul_precision()
+    with products("medium", CPU):
+        assert torch.get_float32_matmul_precision() == before
 
-    def watching(matrix: Tensor, out: Tensor) -> None:
-        seen.append(torch.get_float32_matmul_precision())
-        inverse_cholesky(matrix, out)
 
-    monkeypatch.setattr(distance, "inverse_cholesky", watching)
-    with products("medium"):
-        distance.precision_of(leaves(5)[3], FLOOR)
-    assert set(seen) == {"highest"}
+@pytest.mark.gpu
+def test_factorisations_are_exact_whatever_the_products_are(cuda: torch.device) -> None:
+    raw = leaves(64)[3].detach().float().to(cuda)
+    floor = FLOOR.float().to(cuda)
+    with products("medium", cuda):
+        shortened = raw[0] @ raw[0].mT
+        precision = precision_of(raw, floor)
+    w = precision.inverse_factor.double()
+    c = lower_factor(raw).double()
+    sigma = c @ c.mT + torch.diag_embed(floor.double()[:, None, None].expand(M, K, 64))
+    identity = torch.eye(64, dtype=torch.float64, device=cuda)
+    assert float((w @ sigma @ w.mT - identity).abs().max()) < 1e-3
+    # Negative control: a product in the same setting is not exact.
+    assert apart(shortened.double(), raw[0].double() @ raw[0].double().mT) > 1e-5

@@ -74,13 +74,16 @@ def test_a_reservoir_never_repeats_itself() -> None:
     assert len(torch.unique(answers[:, 0])) == 12
 
 
-def test_a_reservoir_answers_at_the_same_addresses() -> None:
-    reservoir = Reservoir(Streams([3]), block=2)
-    places = set()
+@pytest.mark.gpu
+def test_a_reservoir_answers_at_the_same_addresses(cuda: torch.device) -> None:
+    reservoir = Reservoir(Streams([3], cuda), block=2)
+    places, answers = set(), []
     for _ in range(5):
         reservoir.begin_step()
+        answers.append(reservoir.normal(8).clone())
         places.add(reservoir.normal(8).data_ptr())
     assert len(places) == 1
+    assert not torch.equal(answers[0], answers[1])
 
 
 def test_an_epoch_starts_a_block_anew() -> None:

@@ -80,8 +80,14 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
 
 
 @contextmanager
-def products(precision: str) -> Iterator[None]:
-    """Matrix products inside run at this precision of ``torch.set_float32_matmul_precision``."""
+def products(precision: str, device: torch.device) -> Iterator[None]:
+    """Products inside run at this precision of ``torch.set_float32_matmul_precision``.
+
+    On a graphics processor only: elsewhere there is nothing to gain, and threads share the setting.
+    """
+    if device.type != "cuda":
+        yield
+        return
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
@@ -102,7 +108,7 @@ def scale_matrix(
     c: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]
 ) -> Float[Tensor, "m k d d"]:
     """Sigma = C C' + sigma^2 I."""
-    with products("highest"):
+    with products("highest", c.device):
         sigma = c @ c.mT
     torch.diagonal(sigma, dim1=-2, dim2=-1).add_(floor[:, None, None])
     return sigma
@@ -122,7 +128,7 @@ def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
     torch.tril(raw, out=c)
     diagonal = torch.diagonal(c, dim1=-2, dim2=-1)
     diagonal.copy_(diagonal.exp())
-    with products("highest"):
+    with products("highest", c.device):
         inverse_cholesky(scale_matrix(c, floor).flatten(0, 1), w.flatten(0, 1))
     precision.diagonal.copy_(torch.linalg.vector_norm(w, dim=-2).square_())
     precision.log_det.copy_(torch.diagonal(w, dim1=-2, dim2=-1).log().sum(-1).mul_(-2))
@@ -145,9 +151,13 @@ class _Distance(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         m, k, d = loc.shape
         centre = (inverse @ loc.unsqueeze(-1)).reshape(m, 1, k * d)
-        whitened = torch.baddbmm(centre, mean, inverse.reshape(m, k * d, d).mT, beta=-1)
-        whitened = whitened.reshape(m, -1, k, d)
-        delta = torch.linalg.vecdot(whitened, whitened)
+        rows = inverse.reshape(m, k * d, d).mT
+        whitened = mean.new_empty(m, mean.shape[1], k * d)
+        delta = mean.new_empty(m, mean.shape[1], k)
+        for part in _parts(mean):
+            torch.baddbmm(centre[part], mean[part], rows[part], beta=-1, out=whitened[part])
+            white = whitened[part].reshape(-1, mean.shape[1], k, d)
+            torch.square(torch.linalg.vector_norm(white, dim=-1), out=delta[part])
         if variance is not None:
             delta = torch.baddbmm(delta, variance, diagonal.mT)
         ctx.save_for_backward(mean, variance, loc, c, inverse, diagonal, whitened)
@@ -157,20 +167,35 @@ class _Distance(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         g, g_log_det = gradients
         mean, variance, loc, c, inverse, diagonal, whitened = ctx.saved_tensors
-        m, n, k, d = whitened.shape
-        pulled = (whitened * (2 * g).unsqueeze(-1)).reshape(m, n, k * d)  # 2 g w
-        g_mean = pulled @ inverse.reshape(m, k * d, d)
-        pull = pulled.sum(1).reshape(m, k, d, 1)
+        m, k, d = loc.shape
+        rows = inverse.reshape(m, k * d, d)
+        g_mean, pull = torch.empty_like(mean), mean.new_empty(m, k * d)
+        second = mean.new_empty(m, k * d, d) if ctx.needs_input_grad[3] else None
+        for part in _parts(mean):
+            twice = (2 * g[part]).unsqueeze(-1)
+            white = whitened[part].reshape(-1, mean.shape[1], k, d)
+            pulled = (white * twice).flatten(-2)  # 2 g w
+            torch.bmm(pulled, rows[part], out=g_mean[part])
+            torch.sum(pulled, 1, out=pull[part])
+            if second is not None:
+                torch.bmm(pulled.mT, mean[part], out=second[part])
+        pull = pull.reshape(m, k, d, 1)
         g_loc = -(inverse.mT @ pull).squeeze(-1)
         g_variance = None if variance is None else g @ diagonal
         g_raw = None
-        if ctx.needs_input_grad[3]:
-            second = (pulled.mT @ mean).reshape(m, k, d, d)
-            second.addcmul_(pull, loc.unsqueeze(2), value=-1)
+        if second is not None:
+            second = second.reshape(m, k, d, d).addcmul_(pull, loc.unsqueeze(2), value=-1)
             if variance is not None:
                 second.addcmul_(inverse, (g.mT @ variance).unsqueeze(2), value=2)
             g_raw = _scale_gradient(second, g_log_det, c, inverse)
         return g_mean, g_variance, g_loc, g_raw, None, None, None, None
+
+
+def _parts(rows: Float[Tensor, "m n d"]) -> list[slice]:
+    """Members to go through at once: one by one where the caches are small."""
+    if rows.device.type != "cpu":
+        return [slice(None)]
+    return [slice(member, member + 1) for member in range(len(rows))]
 
 
 def _scale_gradient(second: Tensor, g_log_det: Tensor, c: Tensor, inverse: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def dropped(a: Tensor, rate: Float[Tensor, " m"] | None, streams: Streams | None
     if streams is None or rate is None:
         return a
     keep = 1 - rate.reshape(-1, *(1,) * (a.dim() - 1))
-    return a * (streams.uniform(*a.shape[1:]) < keep) / keep
+    return a * ((streams.uniform(*a.shape[1:]) < keep) * (1 / keep))
 
 
 def dropped_sparse(
@@ -119,4 +119,5 @@ class Network(nn.Module):
 
     def absolute_sum(self) -> Float[Tensor, " m"]:
         """The sum of |weights| and |biases| of each member, for the l1 penalty."""
-        return torch.stack([p.abs().flatten(1).sum(1) for p in self.parameters()]).sum(0)
+        norms = [torch.linalg.vector_norm(p.flatten(1), 1, dim=1) for p in self.parameters()]
+        return torch.stack(norms).sum(0)

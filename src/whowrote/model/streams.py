@@ -82,12 +82,18 @@ class _Shelf:
     def restock(self) -> None:
         self.source._refill(self.stock, self.fill)
 
+    def turn_to(self, step: int) -> None:
+        if self.stock.device.type == "cpu":
+            self.present = self.stock[:, step]
+        else:
+            self.present.copy_(self.stock[:, step])
+
 
 class Reservoir(Streams):
     """Streams for a loop whose every step asks the same: numbers are drawn many steps at once.
 
-    Asking every member at every step costs more than the numbers themselves. The answers live at
-    the same addresses in every step, as a captured graph needs them to.
+    Asking every member at every step costs more than the numbers themselves. On a graphics
+    processor the answers live at the same addresses in every step, as a captured graph needs them.
 
     >>> reservoir = Reservoir(Streams([3, 7]), block=4)
     >>> reservoir.begin_step()
@@ -115,7 +121,7 @@ class Reservoir(Streams):
         for shelf in self._shelves:
             if step == 0:
                 shelf.restock()
-            shelf.present.copy_(shelf.stock[:, step])
+            shelf.turn_to(step)
 
     def only(self, which: Sequence[bool]) -> Streams:
         """The same reservoir, but the other members get zeros and draw nothing."""

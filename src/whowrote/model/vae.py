@@ -73,9 +73,10 @@ class MixtureVAE(nn.Module):
 
     def select(self, keep: Sequence[int]) -> MixtureVAE:
         """A new fleet of some members, sharing no memory with this one."""
-        fleet = MixtureVAE(self.architecture, [self.members[index] for index in keep])
-        index = torch.as_tensor(list(keep), dtype=torch.long, device=self.l1.device)
-        fleet.to(device=self.mixture.loc.device, dtype=self.mixture.loc.dtype)
+        like = self.mixture.loc
+        index = torch.as_tensor(list(keep), dtype=torch.long, device=like.device)
+        with like.device:  # made where it will live: nothing travels
+            fleet = MixtureVAE(self.architecture, [self.members[i] for i in keep]).to(like.dtype)
         fleet.load_state_dict({name: value[index] for name, value in self.state_dict().items()})
         return fleet
 

@@ -180,8 +180,9 @@ def fit_group(
     parts = {task.part.hash: task.part for task in group.tasks}
     staged = stage.staged([parts[key] for key in sorted(parts)])
     rows, places = staged.rows, [staged.places[task.part.hash] for task in group.tasks]
-    fleet = MixtureVAE(group.shared.architecture, [task.member for task in group.tasks])
-    fleet.to(stage.device, stage.dtype)
+    with stage.device:
+        fleet = MixtureVAE(group.shared.architecture, [task.member for task in group.tasks])
+    fleet.to(stage.dtype)
     courses = _train(group, fleet, rows, places, on_epoch)
     development = _scores(fleet, rows, [place.development for place in places])
     test = _scores(fleet, rows, [place.test for place in places])

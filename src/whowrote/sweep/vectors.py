@@ -58,7 +58,7 @@ def read_vectors(
 def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vectors:
     try:
         # Opened here: numpy leaves a file that it cannot read open.
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw) as file:
             arrays = {
                 name: file[_present(path, name, file.files, "array")]
                 for name in (author, vector, group)

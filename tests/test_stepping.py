@@ -7,6 +7,7 @@ from torch import Tensor
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.optimizer import FleetAdam, MovingAverage
 from whowrote.stepping import GraphedStep, Step
+from whowrote.training import Assignment, Plan, initialize, train
 
 N, L, K, D = 64, 6, 3, 4
 
@@ -85,3 +86,27 @@ def test_a_replayed_step_is_the_plain_step(cuda: torch.device) -> None:
     one(batch(99, device="cuda"))
     other(batch(98, device="cuda"))
     assert float((plain.mixture.loc - replayed.mixture.loc).detach().abs().max()) > 1e-6
+
+
+@pytest.mark.gpu
+def test_shortened_products_stay_within_the_spread_of_seeds(cuda: torch.device) -> None:
+    """TF32 moves the validation loss by less than another seed does."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(3000) % 10
+    centres = torch.randn(10, 40, generator=generator)
+    targets = centres[labels] * 0.5 + torch.randn(3000, 40, generator=generator)
+    rows = Rows(targets.to(cuda), labels.to(cuda))
+    index = torch.arange(3000, device=cuda)
+    best = {}
+    for precision in ("high", "highest"):
+        fleet = MixtureVAE(
+            Architecture(40, 10, 16, (64,)), [Member(seed=s, label_weight=10.0) for s in range(8)]
+        ).to(cuda)
+        assignment = Assignment((index[:2000],) * 8, (index[2000:],) * 8)
+        initialize(fleet, rows, assignment)
+        plan = Plan(max_epochs=8, precision=precision)
+        outcome = train(fleet, rows, assignment, plan, Streams(range(8), cuda))
+        best[precision] = torch.tensor(outcome.best)
+    moved = (best["high"].mean() - best["highest"].mean()).abs()
+    assert moved < best["highest"].std()
+    assert best["highest"].std() > 0

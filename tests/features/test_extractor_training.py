@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from features.made_up import small_config, write_corpus
+from features.made_up import small_config, texts_by, write_corpus
 from whowrote.cli import app
 from whowrote.errors import InputError
-from whowrote.features import extractor_training
+from whowrote.features import AdHominem, extractor_training
 from whowrote.features.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from whowrote.features.extractor_config import Recipe, read_config
+from whowrote.features.extractor_config import Config, Recipe, read_config
 from whowrote.features.extractor_training import (
     HISTORY,
     WEIGHTS,
@@ -95,6 +96,41 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"checkpoint was made with dropout.*restore them"):
         train(other, device="cpu")
     assert train(other, device="cpu", resume=False).finished
+
+
+def test_a_setting_newer_than_the_checkpoint_had_its_default(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    train(config, device="cpu", minutes=0)
+    manifest = config.out / "checkpoint.json"
+    values = json.loads(manifest.read_text())
+    del values["settings"]["network"]["lev_gain"]
+    manifest.write_text(json.dumps(values))
+    other = small_config(tmp_path, network={"lev_gain": 0.5})
+    with pytest.raises(InputError, match=r"checkpoint was made with network"):
+        train(other, device="cpu")
+    assert train(config, device="cpu").finished
+
+
+def test_a_standardised_lev_stays_off_its_bounds(tmp_path: Path) -> None:
+    """A cosine has no use for length, so a plain LEV may grow until its tanh is a sign."""
+    write_corpus(tmp_path / "one.csv", range(100))
+    write_corpus(tmp_path / "two.csv", range(1000, 1040))
+    size = {}
+    for gain in (0.5, 0.0):
+        config = small_config(
+            tmp_path,
+            network={"lev_gain": gain},
+            training={"steps": 60, "learning_rate": 0.05, "evaluate_every": 60},
+            out=f"out{gain}",
+        )
+        levs = AdHominem(weights_of(config), device="cpu").transform(texts_by(500, 20))
+        size[gain] = float(np.abs(levs).mean())
+    assert size[0.5] < 0.6 < size[0.0]
+
+
+def weights_of(config: Config) -> Path:
+    train(config, device="cpu")
+    return config.out / WEIGHTS
 
 
 def test_ablations_and_precision_run(tmp_path: Path) -> None:
@@ -236,26 +272,47 @@ def test_bad_configurations(tmp_path: Path, text: str, message: str) -> None:
 
 
 ON_TWO = """
-import sys
+import hashlib, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from features.made_up import small_config
-from whowrote.features.extractor_training import join_processes, train
+from whowrote.features.extractor_training import Processes, Run, join_processes, load_for, train
 import torch
 torch.set_num_threads(1)
-config = small_config(Path(sys.argv[1]), training={"steps": 4})
-outcome = train(config, device="cpu")
-total = sum(float(v.double().sum()) for v in outcome.extractor.network.parameters())
-print(f"rank {join_processes().rank} steps {outcome.step} sum {total!r}")
+folder, processes = Path(sys.argv[1]), join_processes()
+
+def digest(state):
+    return hashlib.sha256(b"".join(v.numpy().tobytes() for v in state.values())).hexdigest()
+
+outcome = train(small_config(folder, training={"steps": 4}), device="cpu")
+print("shipped", outcome.step, digest(outcome.extractor.network.state_dict()))
+
+def last_weights(name):
+    config = small_config(folder, out=name)
+    run = Run(config, load_for(config, processes), torch.device("cpu"), processes)
+    for step in range(3):
+        run.learn(0.0)
+    return digest(run.network.state_dict())
+
+print("shared", 3, last_weights("shared"))
+Processes.mean_ = lambda self, tensor: None
+print("apart", 3, last_weights("apart"))
 torch.distributed.destroy_process_group()
 """
 
 
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
 def test_two_processes_share_one_model(tmp_path: Path) -> None:
+    """Weights and statistics are equal to the bit; not so if nothing were averaged."""
     small_config(tmp_path)
     script = tmp_path / "two.py"
     script.write_text(ON_TWO)
-    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29611"}
+    environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     running = [
         subprocess.Popen(
             [sys.executable, str(script), str(tmp_path), str(Path(__file__).parents[1])],
@@ -267,8 +324,17 @@ def test_two_processes_share_one_model(tmp_path: Path) -> None:
     ]
     said = [process.communicate(timeout=240)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0]
-    sums = [line.split("sum ")[1] for text in said for line in text.splitlines() if "sum" in line]
-    assert len(sums) == 2
-    assert "steps 4" in said[0]
+    first, second = (dict(line.split(" ", 1) for line in text.splitlines()) for text in said)
+    assert first["shipped"].startswith("4 ")
+    assert first["shipped"] == second["shipped"]
+    assert first["shared"] == second["shared"]
+    assert first["apart"] != second["apart"]
     checkpoint = read_checkpoint(tmp_path / "out")
     assert checkpoint is not None
+    assert checkpoint.values["step"] == 4
+
+
+@pytest.mark.gpu
+def test_judging_on_a_gpu_is_quiet(tmp_path: Path, cuda: torch.device) -> None:
+    """cuDNN warns of weights in pieces, as a copied network has them; warnings are errors here."""
+    assert train(small_config(tmp_path), device=cuda).history

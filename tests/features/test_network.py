@@ -20,6 +20,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "published": {},
     "mean pooling": {"mean_pooling": True},
     "standardised": {"standardise": True, "mean_pooling": True},
+    "LEV standardised": {"lev_gain": 0.5},
     "one level": {"levels": 1},
     "no characters": {"characters": False},
     "three widths": {"character_widths": (2, 3, 4)},
@@ -163,6 +164,7 @@ def test_windows_cover_every_token(length: int, windows: int) -> None:
     [
         ({"hop": 31}, r"hop is 31 and window 30.*give at most the window"),
         ({"levels": 3}, r"levels is 3; it must be 1 or 2"),
+        ({"lev_gain": -1.0}, r"lev_gain is -1.0; it must be 0 or more"),
         ({"word_dim": 0}, r"word_dim is 0; it must be at least 1"),
     ],
 )

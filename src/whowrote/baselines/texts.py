@@ -10,8 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.pipeline import FeatureUnion
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
@@ -19,31 +18,10 @@ from whowrote.baselines.encoding import encode
 from whowrote.baselines.svm import if_calibrated, two_columns
 from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
 from whowrote.errors import InputError
+from whowrote.features.interface import checked_texts
+from whowrote.features.ngrams import ngram_vectorizer
 
 FloatArray = NDArray[np.float64]
-WORD_OR_MARK = r"\w+|[^\w\s]"
-MIN_DF = ((200, (5, 3)), (20, (2, 1)), (0, (1, 1)))
-"""From so many texts on, n-grams must be in so many texts: of characters, of words."""
-
-
-def checked_texts(X: Any) -> list[str]:
-    """A list of non-empty strings, or a sentence on what it is instead."""
-    if isinstance(X, str):
-        raise InputError(
-            f"X is one string of {len(X)} characters; it must be a list of texts: give [text]"
-        )
-    texts = list(X)
-    if not texts:
-        raise InputError("X is empty; there must be at least one text: give a list of texts")
-    for row, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(
-                f"X[{row}] is of type {type(text).__name__}; every text must be a str: give texts "
-                "here and vectors to LinearSVM or RBFSVM"
-            )
-        if not text.strip():
-            raise InputError(f"X[{row}] is {text[:20]!r}; a text must have words: leave it out")
-    return texts
 
 
 def _checked_pairs(X: Any, y: ArrayLike) -> list[str]:
@@ -115,7 +93,7 @@ class NGramSVM(_TextClassifier):
         texts = _checked_pairs(X, y)
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
-        self.vectorizer_ = self._vectorizer(len(texts))
+        self.vectorizer_ = ngram_vectorizer(len(texts), self.min_df, self.max_features)
         rows = sparse.csr_matrix(self.vectorizer_.fit_transform(texts))
         self.machine_ = self._machine().fit(rows, codes)
         if self.probability:
@@ -135,36 +113,6 @@ class NGramSVM(_TextClassifier):
 
     def _machine(self) -> LinearSVC:
         return LinearSVC(C=self.C, dual=True, random_state=self.random_state)
-
-    def _vectorizer(self, n_texts: int) -> FeatureUnion:
-        characters_df, words_df = self._min_df(n_texts)
-        characters = TfidfVectorizer(
-            analyzer="char",
-            ngram_range=(2, 4),
-            min_df=characters_df,
-            max_features=self.max_features[0],
-            sublinear_tf=True,
-            lowercase=False,
-        )
-        words = TfidfVectorizer(
-            token_pattern=WORD_OR_MARK,
-            ngram_range=(1, 2),
-            min_df=words_df,
-            max_features=self.max_features[1],
-            sublinear_tf=True,
-            lowercase=False,
-        )
-        return FeatureUnion([("characters", characters), ("words", words)])
-
-    def _min_df(self, n_texts: int) -> tuple[int, int]:
-        if not isinstance(self.min_df, str):
-            return self.min_df
-        if self.min_df != "auto":
-            raise InputError(
-                f"min_df is {self.min_df!r}; it must be 'auto' or two whole numbers, for "
-                "characters and for words: give (5, 3)"
-            )
-        return next(limits for size, limits in MIN_DF if n_texts >= size)
 
     def _cross_scores(self, rows: sparse.csr_matrix, codes: NDArray[np.intp]) -> FloatArray:
         return cross_scores(

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from whowrote import __version__
-from whowrote.cli import audit, demo, experiment, extractor, sweep
+from whowrote.cli import audit, demo, embed, experiment, extractor, sweep
 from whowrote.errors import InputError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command(name="audit")(audit.audit)
 app.command(name="demo")(demo.demo)
+app.command(name="embed")(embed.embed)
 app.command(name="sweep")(sweep.sweep)
 app.add_typer(experiment.experiment, name="experiment")
 app.add_typer(extractor.extractor, name="extractor")

@@ -1,13 +1,13 @@
-r"""Many documents through the network: :math:`\mathrm{LEV}_i = \frac1K \sum_k f(\text{segment}_k)`.
+r"""Many documents through the network: :math:`\mathrm{LEV} = \sum_k (n_k / n)\, f(\text{part}_k)`.
 
-A document longer than what the network was trained on is cut into equal segments whose vectors are
-averaged, so every token of it counts. Documents travel sorted by length, in batches of about as
+A document of more than ``longest`` tokens is cut into equal segments whose vectors are averaged by
+their tokens, so every token of it counts. Documents travel sorted by length, in batches of about as
 many windows as the device likes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from whowrote.features.network import Network
+from whowrote.errors import InputError
+from whowrote.features.network import Architecture, Network
 from whowrote.features.preparation import Prepared
 from whowrote.features.vocabulary import Types
-from whowrote.features.windows import lay_out
+from whowrote.features.windows import Layout, lay_out
 
 IntArray = NDArray[np.int64]
 
@@ -78,7 +79,48 @@ def batches(lengths: IntArray, hop: int, windows: int) -> Iterator[IntArray]:
         low = high
 
 
+def choose_device(device: torch.device | str | None) -> torch.device:
+    """The device asked for; by default this process's GPU, if there is one."""
+    try:
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except RuntimeError:
+        raise InputError(f"device is '{device}'; it must be 'cpu', 'cuda' or 'cuda:1'") from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device is '{chosen}' and there is no CUDA device here; give 'cpu'")
+    if chosen.type == "cuda" and chosen.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return chosen
+
+
+Forward = Callable[[Tensor, Layout], Tensor]
+"""From the types in windows, and where the windows lie, to one vector per stretch."""
+
+
 @torch.no_grad()
+def embed_stretches(
+    forward: Forward,
+    architecture: Architecture,
+    tokens: Tensor,
+    starts: IntArray,
+    lengths: IntArray,
+    *,
+    longest: int,
+    windows: int,
+) -> Tensor:
+    """One vector per stretch of tokens, whatever its length; segments count by their tokens."""
+    a, device = architecture, tokens.device
+    segments = cut(starts, lengths, longest)
+    total = torch.zeros(len(starts), a.lev_dim, device=device)
+    for rows in batches(segments.lengths, a.hop, windows):
+        layout = lay_out(segments.starts[rows], segments.lengths[rows], a.window, a.hop, device)
+        size = min(a.window, int(segments.lengths[rows[0]]))  # the first one is the longest
+        share = segments.lengths[rows] / lengths[segments.document[rows]]
+        vectors = forward(layout.ids(tokens, size), layout).float()
+        vectors = vectors * torch.from_numpy(share).to(vectors)[:, None]
+        total.index_add_(0, torch.from_numpy(segments.document[rows]).to(device), vectors)
+    return total
+
+
 def embed(
     network: Network,
     corpus: DeviceCorpus,
@@ -90,17 +132,21 @@ def embed(
     half: bool = False,
 ) -> Tensor:
     """LEVs (documents, lev_dim) of stretches of the corpus; ``half`` computes in bfloat16."""
-    a, device = network.architecture, corpus.tokens.device
-    segments = cut(starts, lengths, longest)
-    total = torch.zeros(len(starts), a.lev_dim, device=device)
-    for rows in batches(segments.lengths, a.hop, windows):
-        layout = lay_out(segments.starts[rows], segments.lengths[rows], a.window, a.hop, device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=half):
-            ids = layout.ids(corpus.tokens, a.window)
-            levs = network(ids, layout, corpus.characters, corpus.words)
-        total.index_add_(0, torch.from_numpy(segments.document[rows]).to(device), levs.float())
-    counts = np.bincount(segments.document, minlength=len(starts))
-    return total / torch.from_numpy(counts).to(total)[:, None]
+
+    def forward(ids: Tensor, layout: Layout) -> Tensor:
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=half):
+            levs: Tensor = network(ids, layout, corpus.characters, corpus.words)
+        return levs
+
+    return embed_stretches(
+        forward,
+        network.architecture,
+        corpus.tokens,
+        starts,
+        lengths,
+        longest=longest,
+        windows=windows,
+    )
 
 
 def embed_documents(

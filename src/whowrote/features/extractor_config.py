@@ -17,6 +17,8 @@ from whowrote.features.vocabulary import VocabularySettings
 Section = TypeVar("Section")
 LOSSES = ("batch", "pairs")
 PRECISIONS = ("bfloat16", "float32")
+UNCHECKED = ("steps", "max_minutes", "evaluate_every", "checkpoint_minutes")
+"""What a resumed run may change."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Config:
     def settings(self) -> dict[str, Any]:
         """Everything but paths and duration, as plain values: what a resumed run must share."""
         recipe = asdict(self.recipe)
-        for name in ("steps", "max_minutes", "evaluate_every", "checkpoint_minutes"):
+        for name in UNCHECKED:
             del recipe[name]
         return {
             "corpora": sorted(self.corpora),
@@ -116,7 +118,7 @@ def read_config(path: Path) -> Config:
     return parse_config(values, path.parent)
 
 
-SECTIONS = {
+SECTIONS: dict[str, type[Any]] = {
     "vocabulary": VocabularySettings,
     "network": Architecture,
     "batch": BatchSettings,

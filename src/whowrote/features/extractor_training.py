@@ -18,7 +18,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,8 @@ from whowrote.atomic import write_text
 from whowrote.errors import InputError
 from whowrote.features.author_batches import AuthorBatches, Crops
 from whowrote.features.checkpoints import Arrays, Checkpoint, read_checkpoint, write_checkpoint
-from whowrote.features.embedding import DeviceCorpus, embed_documents
-from whowrote.features.extractor_config import Config, Recipe
+from whowrote.features.embedding import DeviceCorpus, choose_device, embed_documents
+from whowrote.features.extractor_config import SECTIONS, UNCHECKED, Config, Recipe
 from whowrote.features.losses import BatchLoss, pair_losses
 from whowrote.features.network import BiLSTM, Network
 from whowrote.features.preparation import Prepared, limit_authors, load_or_prepare
@@ -144,6 +144,7 @@ class Run:
         self.network = make_network(config, prepared.vocabulary).to(device)
         self.loss = BatchLoss(self.recipe.temperature).to(device)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
+        flatten_lstms(self.average)
         self.best = {name: value.clone() for name, value in self.network.state_dict().items()}
         for module in self.network.modules():
             if isinstance(module, BiLSTM):
@@ -178,6 +179,7 @@ class Run:
         self._finish_gradients(scale)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        self._share_statistics()
         self._update_average()
         self._losses += loss.detach()
         self.step += 1
@@ -217,6 +219,12 @@ class Run:
         for parameter in parameters:
             parameter.grad = flat[low : low + parameter.numel()].view_as(parameter)
             low += parameter.numel()
+
+    @torch.no_grad()
+    def _share_statistics(self) -> None:
+        """Average what each process has seen of its own batch, so that all hold one model."""
+        for buffer in self.network.buffers() if self.processes.size > 1 else ():
+            self.processes.mean_(buffer)
 
     @torch.no_grad()
     def _update_average(self) -> None:
@@ -427,6 +435,13 @@ def make_optimizer(
     )
 
 
+def flatten_lstms(network: nn.Module) -> None:
+    """Lay the weights of every LSTM out in one piece, which copying undoes and cuDNN wants."""
+    for module in network.modules():
+        if isinstance(module, nn.LSTM):
+            module.flatten_parameters()
+
+
 def pairs_of_batch(levs: Tensor, views: int) -> Tensor:
     """The published loss: half of the authors give pairs of their own, half pairs of two authors.
 
@@ -472,12 +487,21 @@ def _under(arrays: Arrays, prefix: str) -> dict[str, Tensor]:
 
 def _check_same(before: Any, now: Any) -> None:
     for section, values in now.items():
-        if before.get(section) != values:
+        if _with_defaults(section, before.get(section)) != values:
             raise InputError(
                 f"the checkpoint was made with {section} = {before.get(section)} and the "
                 f"configuration says {values}; a run resumes with its own settings: restore them, "
                 "or name another folder with out"
             )
+
+
+def _with_defaults(section: str, values: Any) -> Any:
+    """Entries that are newer than a checkpoint had their defaults when it was made."""
+    if section not in SECTIONS or values is None:
+        return values
+    known = {entry.name: entry.default for entry in fields(SECTIONS[section])}
+    kept = {name: value for name, value in known.items() if name not in UNCHECKED}
+    return {**json.loads(json.dumps(kept)), **values}
 
 
 def train(
@@ -502,16 +526,6 @@ def train(
         on_evaluation(run.evaluate())
     run.save()
     return Outcome(run.extractor(), run.step, finished, run.history)
-
-
-def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; by default this process's GPU, if there is one."""
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device is '{chosen}' and there is no CUDA device here; give 'cpu'")
-    if chosen.type == "cuda" and chosen.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return chosen
 
 
 def load_for(config: Config, processes: Processes) -> Prepared:

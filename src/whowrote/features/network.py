@@ -47,6 +47,8 @@ class Architecture:
     """Whether means of states and inputs stand beside the attention, at both levels."""
     standardise: bool = False
     """Whether windows and documents are centred and scaled by their running statistics."""
+    lev_gain: float = 0.0
+    """Deviation of the LEV before its tanh, which a cosine would drive to its ends; 0: free."""
     levels: int = 2
     """1: no sentence level; windows are averaged."""
     characters: bool = True
@@ -66,6 +68,8 @@ class Architecture:
                 f"hop is {self.hop} and window {self.window}; a hop beyond the window would skip "
                 "tokens: give at most the window"
             )
+        if self.lev_gain < 0:
+            raise InputError(f"lev_gain is {self.lev_gain}; it must be 0 or more: give 0.5")
         if self.levels > 2:
             raise InputError(f"levels is {self.levels}; it must be 1 or 2: give 2")
 
@@ -244,6 +248,7 @@ class Network(nn.Module):
             size = self.document_pooling.size
         self.document_scaling = Standardise(size) if a.standardise else None
         self.lev = nn.Linear(size, a.lev_dim)
+        self.lev_scaling = Standardise(a.lev_dim) if a.lev_gain else None
 
     def word_vectors(self, characters: Tensor, words: Tensor) -> Tensor:
         """(types, inputs): the word table beside the spelling."""
@@ -277,23 +282,59 @@ class Network(nn.Module):
         vectors = self.word_vectors(characters[distinct], words[distinct])
         read = nn.functional.embedding(place, vectors)
         read = drop(read, shares.words, (len(ids), 1, read.shape[2]), generator)
-        states = self.words_to_window(read, layout.lengths)
-        windows = self.window_pooling(states, read, inside)
-        if self.window_scaling is not None:
-            windows = self.window_scaling(windows, learn)
+        windows = self._windows(self.words_to_window(read, layout.lengths), read, inside, learn)
         windows = drop(windows, shares.levels, windows.shape, generator)
         document = self._document(windows, layout)
         if self.document_scaling is not None:
             document = self.document_scaling(document, learn)
         document = drop(document, shares.levels, document.shape, generator)
-        lev = torch.tanh(self.lev(document).float())
+        lev = self._squashed(document, learn)
         return drop(lev, shares.lev, lev.shape, generator)
 
-    def _document(self, windows: Tensor, layout: Layout) -> Tensor:
+    def levs(self, read: Tensor, inside: Tensor, layout: Layout) -> Tensor:
+        """The same without dropout from word vectors that are known already.
+
+        ``read`` is (windows, time, inputs) and ``inside`` says where there is a token.
+        """
+        windows = self._windows(self.words_to_window(read, layout.lengths), read, inside)
+        document = self._document(windows, layout)
+        if self.document_scaling is not None:
+            document = self.document_scaling(document, False)
+        return self._squashed(document)
+
+    def attention(self, read: Tensor, inside: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Weights of words in each window (windows, time), of windows in each document.
+
+        The latter are (documents, most windows); without a sentence level all windows count alike.
+        """
+        states = self.words_to_window(read, layout.lengths)
+        words = self.window_pooling.weights(states, inside)
+        rows, there = self._rows(self._windows(states, read, inside), layout)
+        if self.windows_to_document is None or self.document_pooling is None:
+            return words, there / layout.counts[:, None]
+        return words, self.document_pooling.weights(
+            self.windows_to_document(rows, layout.counts), there
+        )
+
+    def _squashed(self, document: Tensor, learn: bool = False) -> Tensor:
+        lev: Tensor = self.lev(document).float()
+        if self.lev_scaling is not None:
+            lev = self.architecture.lev_gain * self.lev_scaling(lev, learn)
+        return lev.tanh()
+
+    def _windows(self, states: Tensor, read: Tensor, inside: Tensor, learn: bool = False) -> Tensor:
+        windows: Tensor = self.window_pooling(states, read, inside)
+        return windows if self.window_scaling is None else self.window_scaling(windows, learn)
+
+    def _rows(self, windows: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Windows as (documents, most windows, size), and where there is one."""
         rows = windows.new_zeros(len(layout.counts), layout.most, windows.shape[1])
         rows = rows.index_put((layout.document, layout.slot), windows)
         place = torch.arange(layout.most, device=rows.device)
-        inside = place < layout.counts[:, None]
+        return rows, place < layout.counts[:, None]
+
+    def _document(self, windows: Tensor, layout: Layout) -> Tensor:
+        rows, inside = self._rows(windows, layout)
         if self.windows_to_document is None or self.document_pooling is None:
             return rows.sum(1) / layout.counts[:, None].to(rows.dtype)
         states = self.windows_to_document(rows, layout.counts)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -20,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from joblib import cpu_count
 from numpy.typing import NDArray
 
 from whowrote import persistence
@@ -274,7 +274,7 @@ def load_or_prepare(
     if target.is_file():
         return read_prepared(target)
     domains = (read_domain(name, path, min_texts) for name, path in corpora.items())
-    prepared = prepare(domains, settings, workers or len(os.sched_getaffinity(0)))
+    prepared = prepare(domains, settings, workers or cpu_count())
     write_prepared(target, prepared)
     return prepared
 

@@ -1,0 +1,209 @@
+"""Trained extractor weights on authors they never saw: attribution and verification.
+
+Attribution: a linear SVM (C = 0.1, fixed beforehand) on the LEVs of Blog-30, 5 stratified folds,
+seed 0. Verification: 5,000 balanced pairs of the test authors of every corpus given with
+``--corpus``, and of all authors of those given with ``--probe``, which no training may have seen.
+The cosine becomes a probability by a logistic curve fitted on pairs of development authors; a probe
+is judged with the curve of all corpora together. The test authors are only read.
+
+Command:  python experiments/extractor/evaluate.py extractor.safetensors --blog30 blog30.parquet
+          --corpus blogs=blogs_train.parquet --corpus mail=mail_train.parquet
+          --probe amazon=amazon_music.parquet --out record.json
+Hardware: one H200 with 16 cores, about a minute; two cores, about five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from joblib import cpu_count
+from linear_svm import cross_validated_errors
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from whowrote import __version__
+from whowrote.atomic import write_text
+from whowrote.corpus import load
+from whowrote.features.embedding import DeviceCorpus, embed
+from whowrote.features.preparation import number, read_domain
+from whowrote.features.reading import SECTION
+from whowrote.features.verification import Pairs, balanced_pairs, cosines, verify
+from whowrote.features.weights import Extractor, read_extractor
+
+PAIRS = 5000
+PENALTY = 0.1
+CORES = cpu_count()
+EVERYONE = -1
+"""In the place of a side of the split: all authors."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to be judged by, and who wrote them."""
+
+    texts: Sequence[str]
+    authors: NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """All texts, read once for any number of extractors; domains by name and side of the split."""
+
+    blog30: Texts | None = None
+    domains: Mapping[tuple[str, int], Texts] = field(default_factory=dict)
+    probes: Mapping[str, Texts] = field(default_factory=dict)
+
+
+def read_material(
+    blog30: Path | None, corpora: Mapping[str, Path], probes: Mapping[str, Path]
+) -> Material:
+    """Read what the weights are to be judged by."""
+    domains = {}
+    for name, path in corpora.items():
+        domains[name, 1], domains[name, 2] = _sides(name, path, (1, 2))
+    return Material(
+        None if blog30 is None else _blog30(blog30),
+        domains,
+        {name: _sides(name, path, (EVERYONE,))[0] for name, path in probes.items()},
+    )
+
+
+def _blog30(path: Path) -> Texts:
+    corpus = load(path)
+    return Texts(corpus.texts, np.array(corpus.authors))
+
+
+def _sides(name: str, path: Path, sides: Sequence[int]) -> list[Texts]:
+    domain = read_domain(name, path)
+    part = domain.parts[domain.authors]
+    every = np.ones(len(part), dtype=bool)
+    rows = [np.flatnonzero(every if side == EVERYONE else part == side) for side in sides]
+    return [Texts([domain.texts[row] for row in own], domain.authors[own]) for own in rows]
+
+
+def levs_of(
+    extractor: Extractor, texts: Sequence[str], device: str, longest: int
+) -> NDArray[np.float32]:
+    """The LEVs of texts, tokenised by all cores."""
+    numbered = number(texts, extractor.vocabulary, CORES)
+    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device)
+    bounds = (numbered.offsets[:-1], numbered.lengths)
+    windows = 8192 if torch.device(device).type == "cuda" else 256
+    levs: NDArray[np.float32] = (
+        embed(extractor.network, corpus, *bounds, longest=longest, windows=windows).cpu().numpy()
+    )
+    return levs
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Pairs, and the cosine of each."""
+
+    scores: NDArray[np.floating]
+    pairs: Pairs
+
+
+def score(levs: NDArray[np.float32], authors: NDArray[Any]) -> Scored:
+    """Cosines of balanced pairs."""
+    pairs = balanced_pairs(np.unique(authors, return_inverse=True)[1], PAIRS)
+    return Scored(cosines(levs, pairs), pairs)
+
+
+def curve(scored: Sequence[Scored]) -> LogisticRegression:
+    """From cosine to probability, by pairs of development authors."""
+    scores = np.concatenate([own.scores for own in scored])[:, None]
+    return LogisticRegression(C=1e6).fit(scores, np.concatenate([own.pairs.same for own in scored]))
+
+
+def judge(
+    extractor: Extractor, material: Material, device: str, longest: int = SECTION
+) -> dict[str, Any]:
+    """Everything that is reported of one extractor."""
+    sets = [*([material.blog30] if material.blog30 else []), *material.domains.values()]
+    sets += material.probes.values()
+    began = perf_counter()
+    levs = levs_of(extractor, [text for own in sets for text in own.texts], device, longest)
+    record: dict[str, Any] = {"longest": longest, "embedding_seconds": perf_counter() - began}
+    cut = iter(np.split(levs, np.cumsum([len(own.texts) for own in sets])[:-1]))
+    if material.blog30:
+        errors = cross_validated_errors(next(cut), material.blog30.authors, PENALTY)
+        record["blog30"] = {
+            "texts": len(material.blog30.texts),
+            "C": PENALTY,
+            "error": float(np.mean(errors)),
+            "folds": errors,
+        }
+    scored = {key: score(next(cut), own.authors) for key, own in material.domains.items()}
+    probes = {name: score(next(cut), own.authors) for name, own in material.probes.items()}
+    record |= _verification(scored, probes)
+    return record
+
+
+def _verification(
+    scored: Mapping[tuple[str, int], Scored], probes: Mapping[str, Scored]
+) -> dict[str, Any]:
+    if not scored:
+        return {}
+    names = list(dict.fromkeys(name for name, _ in scored))
+    asked = {name: (curve([scored[name, 1]]), scored[name, 2]) for name in names}
+    joint = curve([scored[name, 1] for name in names])
+    asked |= {name: (joint, own) for name, own in probes.items()}
+    return {
+        "development_auc": {
+            name: verify(scored[name, 1].scores, scored[name, 1].pairs.same).auc for name in names
+        },
+        "verification": {
+            name: verify(found.predict_proba(own.scores[:, None])[:, 1], own.pairs.same).to_dict()
+            for name, (found, own) in asked.items()
+        },
+    }
+
+
+def report(record: Mapping[str, Any]) -> str:
+    """The record in a few lines."""
+    lines = []
+    if "blog30" in record:
+        lines.append(f"Blog-30, linear SVM, C={PENALTY:g}: error {record['blog30']['error']:.2%}")
+    for name, figures in record.get("verification", {}).items():
+        lines.append(
+            f"{name:8} AUC {figures['auc']:.4f}  c@1 {figures['c_at_1']:.4f}  F0.5u "
+            f"{figures['f_05_u']:.4f}  F1 {figures['f1']:.4f}  Brier {figures['brier']:.4f}"
+        )
+    return "\n".join(lines)
+
+
+def named(values: list[str]) -> dict[str, Path]:
+    """``name=path`` arguments."""
+    return {name: Path(path) for name, path in (value.split("=", 1) for value in values)}
+
+
+def main() -> None:
+    """Run and record."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("weights", type=Path)
+    parser.add_argument("--blog30", type=Path)
+    parser.add_argument("--corpus", action="append", default=[], help="name=path, as in training")
+    parser.add_argument("--probe", action="append", default=[], help="name=path, never trained on")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--longest", type=int, default=SECTION, help="tokens read in one piece")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    extractor = read_extractor(options.weights, options.device)
+    material = read_material(options.blog30, named(options.corpus), named(options.probe))
+    record = {"version": __version__, "card": dict(extractor.card)}
+    record |= judge(extractor, material, options.device, options.longest)
+    print(report(record), flush=True)
+    if options.out:
+        write_text(options.out, json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+r"""Vectors and n-grams side by side: :math:`[\,\omega\, z_i / \sqrt L,\; g_i\,]`.
+
+:math:`z_i` is the dense vector, standardised over the texts of ``fit``, so that its block has a
+squared length of about :math:`\omega^2` beside the two of the n-gram blocks. With a linear SVM and
+some ten texts of each of 60 and 80 bloggers that the extractor never saw, a weight of 0.5 did best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from whowrote.errors import InputError
+from whowrote.features.adhominem import AdHominem
+from whowrote.features.interface import TextFeatures, checked_texts, text_tags
+from whowrote.features.ngrams import NGrams
+
+
+class Hybrid(TransformerMixin, BaseEstimator):
+    """A dense feature set (by default :class:`AdHominem`) beside :class:`NGrams`."""
+
+    def __init__(
+        self,
+        dense: TextFeatures | None = None,
+        ngrams: NGrams | None = None,
+        *,
+        weight: float = 0.5,
+    ) -> None:
+        self.dense = dense
+        self.ngrams = ngrams
+        self.weight = weight
+
+    def fit(self, X: Sequence[str], y: Any = None) -> Self:
+        """Learn the n-grams, and centre and spread of the dense columns."""
+        self.fit_transform(X, y)
+        return self
+
+    def fit_transform(self, X: Sequence[str], y: Any = None, **_: Any) -> sparse.csr_matrix:
+        """Fit and transform in one pass over the texts."""
+        if not self.weight >= 0:
+            raise InputError(f"weight is {self.weight}; it must be 0 or more: give 0.5")
+        texts = checked_texts(X)
+        self.dense_ = AdHominem() if self.dense is None else clone(self.dense)
+        self.ngrams_ = NGrams() if self.ngrams is None else clone(self.ngrams)
+        vectors = _dense(self.dense_.fit(texts).transform(texts))
+        spread = vectors.std(axis=0)
+        self.mean_ = vectors.mean(axis=0)
+        self.scale_ = np.where(spread > 0, spread, 1.0) * np.sqrt(vectors.shape[1])
+        return self._joined(vectors, self.ngrams_.fit_transform(texts))
+
+    def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
+        """One sparse row per text: the dense columns first."""
+        check_is_fitted(self)
+        texts = checked_texts(X)
+        return self._joined(_dense(self.dense_.transform(texts)), self.ngrams_.transform(texts))
+
+    def _joined(self, vectors: NDArray[Any], rows: sparse.csr_matrix) -> sparse.csr_matrix:
+        scaled = self.weight * (vectors - self.mean_) / self.scale_
+        return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """``dense__<name>``, then the names of the n-grams."""
+        check_is_fitted(self)
+        dense = [f"dense__{name}" for name in self.dense_.get_feature_names_out()]
+        return np.array([*dense, *self.ngrams_.get_feature_names_out()], dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        return text_tags(super().__sklearn_tags__(), fitted=True)
+
+
+def _dense(rows: Any) -> NDArray[np.float64]:
+    if sparse.issparse(rows):
+        raise InputError(
+            "dense gave sparse rows; it must be a feature set with dense ones: give AdHominem() or "
+            "SentenceEncoder(...), or use NGrams alone"
+        )
+    return np.asarray(rows, dtype=np.float64)

@@ -1,0 +1,306 @@
+"""A corpus of any size into one table of vectors: ``stream -> parts -> Parquet``.
+
+Documents are read one by one and embedded in parts of some thousand texts, each a small file in a
+folder beside the target that is either whole or absent. A run that was killed finds its parts again
+by what they hold (ids, hashes of the texts, the settings), makes the missing ones and joins all of
+them into the target in one step; a finished run leaves nothing else behind. In memory there are
+never more than a few parts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+from threading import Thread
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from joblib import cpu_count
+
+from whowrote import __version__
+from whowrote.atomic import atomic_path
+from whowrote.corpus import Document, Note, stream
+from whowrote.errors import InputError
+from whowrote.features.interface import ReliabilityWarning, TextFeatures
+
+FEATURES = ("adhominem", "sentences")
+TEXTS_PER_PART = 4096
+CHARACTERS_PER_PART = 16_000_000
+HEADER = b"whowrote"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which vectors: the extractor (``model``: a file of weights), or a sentence encoder."""
+
+    features: str = "adhominem"
+    model: str | None = None
+    device: str | None = None
+
+    def make(self) -> TextFeatures:
+        """The feature set."""
+        from whowrote.features.adhominem import AdHominem
+        from whowrote.features.sentence_encoder import SentenceEncoder
+
+        if self.features == "adhominem":
+            return AdHominem(self.model, device=self.device)
+        if self.features != "sentences":
+            raise InputError(
+                f"features is '{self.features}'; a table of vectors can be made with one of "
+                f"{list(FEATURES)}: choose one (n-grams are sparse and learnt from the training "
+                "texts: use NGrams in Python)"
+            )
+        if self.model is None:
+            raise InputError(
+                "features is 'sentences' and no model is named; a sentence-transformers model is "
+                "needed: give its name or folder as model (--model)"
+            )
+        return SentenceEncoder(self.model, device=self.device)
+
+    def identity(self) -> dict[str, str]:
+        """What decides the vectors, for the header of the table."""
+        from whowrote.features.adhominem import PRETRAINED
+
+        if self.features != "adhominem":
+            return {"features": self.features, "model": str(self.model)}
+        with Path(self.model or PRETRAINED).open("rb") as weights:
+            digest = hashlib.file_digest(weights, "sha256").hexdigest()
+        return {"features": self.features, "weights_sha256": digest}
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished part: its texts, those too short to tell, whether it was there already."""
+
+    texts: int
+    short: int = 0
+    found: bool = False
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A finished table; ``found`` texts were embedded by an earlier run."""
+
+    out: str
+    texts: int
+    dimensions: int
+    found: int
+    short: int
+    seconds: float
+    notes: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def embed_corpus(
+    corpus: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    choice: Choice = Choice(),  # noqa: B008  (frozen)
+    *,
+    workers: int = 1,
+    texts_per_part: int = TEXTS_PER_PART,
+    overwrite: bool = False,
+    on_part: Callable[[Part], None] = lambda part: None,
+    **reading: Any,
+) -> Embedded:
+    """Embed a corpus on disk into a Parquet table with id, author, sha256 and vector.
+
+    ``reading`` holds options of :func:`whowrote.corpus.stream`; a run that was killed resumes when
+    called again with the same arguments.
+    """
+    began, target = perf_counter(), Path(out)
+    _check(target, workers, texts_per_part, overwrite)
+    choice.make().get_feature_names_out()  # what is wrong with it is said before all else
+    header = json.dumps({"version": __version__, **choice.identity()}, sort_keys=True)
+    notes: Counter[str] = Counter()
+    documents = stream(corpus, on_note=partial(_count, notes), **reading)
+    folder = target.with_name(f"{target.name}.parts")
+    folder.mkdir(parents=True, exist_ok=True)
+    make = partial(make_part, choice, header, folder)
+    parts = []
+    for part in _in_order(make, _runs(documents, texts_per_part), workers):
+        parts.append(part)
+        on_part(part)
+    if not parts:
+        shutil.rmtree(folder)
+        raise InputError(f"{corpus} holds no text; a corpus needs at least one: check the path")
+    dimensions = join_parts(folder, len(parts), target)
+    return Embedded(
+        out=str(target),
+        texts=sum(part.texts for part in parts),
+        dimensions=dimensions,
+        found=sum(part.texts for part in parts if part.found),
+        short=sum(part.short for part in parts),
+        seconds=perf_counter() - began,
+        notes=dict(notes),
+    )
+
+
+def _check(target: Path, workers: int, texts_per_part: int, overwrite: bool) -> None:
+    if target.suffix != ".parquet":
+        raise InputError(f"out is '{target}'; a table of vectors must end in .parquet: rename it")
+    if target.is_dir():
+        raise InputError(f"out is the folder '{target}'; it must be a file: give another name")
+    if target.exists() and not overwrite:
+        raise InputError(
+            f"'{target}' is there already; it is not written over unasked: give another name, or "
+            "overwrite=True (--overwrite)"
+        )
+    for name, value in (("workers", workers), ("texts_per_part", texts_per_part)):
+        if value < 1:
+            raise InputError(f"{name} is {value}; it must be at least 1: give a larger one")
+
+
+def _count(notes: Counter[str], note: Note) -> None:
+    if not note.lossless:
+        notes[note.kind] += 1
+
+
+Run = tuple[int, list[Document]]
+
+
+def _runs(documents: Iterable[Document], texts_per_part: int) -> Iterator[Run]:
+    """Numbered runs of documents, cut at a number of texts or of characters."""
+    run: list[Document] = []
+    number = size = 0
+    for document in documents:
+        run.append(replace(document, metadata={}))
+        size += len(document.text)
+        if len(run) == texts_per_part or size >= CHARACTERS_PER_PART:
+            yield number, run
+            number, run, size = number + 1, [], 0
+    if run:
+        yield number, run
+
+
+def _in_order(make: Callable[[Run], Part], runs: Iterable[Run], workers: int) -> Iterator[Part]:
+    """The parts one after the other, made by several processes if asked."""
+    if workers == 1:
+        yield from map(make, runs)
+        return
+    waiting: deque[Future[Part]] = deque()
+    with _pool(workers) as pool:
+        for run in runs:
+            waiting.append(pool.submit(make, run))
+            if len(waiting) > workers:  # no more runs in memory than can be worked on soon
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    threads = max(1, cpu_count() // workers)
+    try:
+        with ProcessPoolExecutor(
+            workers, get_context("spawn"), initializer=_begin_worker, initargs=(threads,)
+        ) as pool:
+            yield pool
+    except BrokenProcessPool:
+        raise InputError(
+            f"one of {workers} processes was ended from outside, perhaps for want of memory; give "
+            "fewer workers: the same command goes on from the finished parts"
+        ) from None
+
+
+def _begin_worker(threads: int) -> None:
+    """Take a share of the cores, and leave when the first process is gone, however it went."""
+    import torch
+
+    torch.set_num_threads(threads)
+    Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def make_part(choice: Choice, header: str, folder: Path, run: Run) -> Part:
+    """Embed one run into its file, unless the file is there and holds just that."""
+    number, documents = run
+    path = part_path(folder, number)
+    if _holds(path, header, documents):
+        return Part(len(documents), found=True)
+    vectors, short = _embed(choice.make(), [document.text for document in documents])
+    table = pa.table(
+        {
+            "id": pa.array([document.id for document in documents], pa.string()),
+            "author": pa.array([document.author for document in documents], pa.string()),
+            "sha256": pa.array([document.sha256 for document in documents], pa.string()),
+            "vector": pa.FixedSizeListArray.from_arrays(
+                pa.array(vectors.ravel(), pa.float32()), vectors.shape[1]
+            ),
+        }
+    ).replace_schema_metadata({HEADER: header})
+    with atomic_path(path) as draft:
+        pq.write_table(table, draft, compression="zstd")
+    return Part(len(documents), short)
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """The file of a part."""
+    return folder / f"part-{number:06d}.parquet"
+
+
+def _embed(features: TextFeatures, texts: Sequence[str]) -> tuple[np.ndarray[Any, Any], int]:
+    """Vectors, and how many texts are too short; that is said once for the whole corpus."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        vectors = np.ascontiguousarray(features.transform(texts), dtype=np.float32)
+    messages = [warning.message for warning in caught]
+    short = sum(m.count for m in messages if isinstance(m, ReliabilityWarning))
+    for message in messages:
+        if not isinstance(message, ReliabilityWarning):
+            warnings.warn(message, stacklevel=2)
+    return vectors, short
+
+
+def _holds(path: Path, header: str, documents: Sequence[Document]) -> bool:
+    if not path.is_file():
+        return False
+    try:
+        table = pq.read_table(path, columns=["id", "author", "sha256"])
+    except (pa.ArrowException, OSError):
+        return False
+    rows = [(document.id, document.author, document.sha256) for document in documents]
+    same = (table.schema.metadata or {}).get(HEADER) == header.encode()
+    columns = (table.column(name).to_pylist() for name in ("id", "author", "sha256"))
+    return same and list(zip(*columns, strict=True)) == rows
+
+
+def join_parts(folder: Path, count: int, target: Path) -> int:
+    """Write the parts one after the other into the target; the number of dimensions.
+
+    The draft lies among the parts, so that a kill leaves nothing beside the target but that folder.
+    """
+    schema = pq.read_schema(part_path(folder, 0))
+    with (
+        atomic_path(folder / "whole.parquet") as draft,
+        pq.ParquetWriter(draft, schema, compression="zstd") as writer,
+    ):
+        for number in range(count):
+            writer.write_table(pq.read_table(part_path(folder, number)))
+    os.replace(folder / "whole.parquet", target)
+    shutil.rmtree(folder)
+    return int(schema.field("vector").type.list_size)

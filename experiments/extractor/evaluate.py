@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from joblib import cpu_count
 from linear_svm import cross_validated_errors
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.atomic import write_text
+from whowrote.cores import usable_cores
 from whowrote.corpus import load
 from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.preparation import number, read_domain
@@ -40,7 +40,7 @@ from whowrote.features.weights import Extractor, read_extractor
 
 PAIRS = 5000
 PENALTY = 0.1
-CORES = cpu_count()
+CORES = usable_cores()
 EVERYONE = -1
 """In the place of a side of the split: all authors."""
 

@@ -19,10 +19,10 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from joblib import cpu_count
 from numpy.typing import NDArray
 
 from whowrote import persistence
+from whowrote.cores import usable_cores
 from whowrote.corpus import stream
 from whowrote.errors import InputError
 from whowrote.features.tokens import spelling, split
@@ -274,7 +274,7 @@ def load_or_prepare(
     if target.is_file():
         return read_prepared(target)
     domains = (read_domain(name, path, min_texts) for name, path in corpora.items())
-    prepared = prepare(domains, settings, workers or cpu_count())
+    prepared = prepare(domains, settings, workers or usable_cores())
     write_prepared(target, prepared)
     return prepared
 

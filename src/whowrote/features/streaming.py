@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from joblib import cpu_count
 
 from whowrote import __version__
 from whowrote.atomic import atomic_path
+from whowrote.cores import usable_cores
 from whowrote.corpus import Document, Note, stream
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
@@ -208,7 +208,7 @@ def _in_order(make: Callable[[Run], Part], runs: Iterable[Run], workers: int) ->
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    threads = max(1, cpu_count() // workers)
+    threads = max(1, usable_cores() // workers)
     try:
         with ProcessPoolExecutor(
             workers, get_context("spawn"), initializer=_begin_worker, initargs=(threads,)

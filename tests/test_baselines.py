@@ -23,6 +23,7 @@ from whowrote.baselines.components import shared_scale
 from whowrote.baselines.student_t import Component, factor, fit_student_t
 from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
 from whowrote.errors import InputError
+from whowrote.features import NGrams
 
 VECTOR_MODELS = [LinearSVM, RBFSVM, GaussianMixtureClassifier, StudentTMixtureClassifier]
 TEXT_MODELS = [NGramSVM, BurrowsDelta]
@@ -294,25 +295,14 @@ def test_bad_settings(settings: dict[str, Any], message: str) -> None:
 def test_ngram_svm_is_the_recipe() -> None:
     X, y = texts(210)
     model = NGramSVM(probability=False).fit(X, y)
-    characters, words = (part for _, part in model.vectorizer_.transformer_list)
-    assert (characters.min_df, characters.max_features) == (5, 150_000)
-    assert (words.min_df, words.max_features) == (3, 80_000)
-    assert "lol" in words.vocabulary_
-    assert "!" in words.vocabulary_
-    assert "See section" in words.vocabulary_
-    assert "see section" not in words.vocabulary_
-    assert {len(gram) for gram in characters.vocabulary_} == {2, 3, 4}
-    rows = model.vectorizer_.transform(X)
+    rows = NGrams(min_df=(5, 3)).fit_transform(X)
     direct = LinearSVC(C=1.0, random_state=0).fit(rows, y)
     assert model.predict(X).tolist() == direct.predict(rows).tolist()
 
 
-def test_ngram_svm_keeps_rare_ngrams_of_a_small_corpus() -> None:
-    for n, limits in ((15, [1, 1]), (30, [2, 1])):
-        model = NGramSVM().fit(*texts(n))
-        assert [part.min_df for _, part in model.vectorizer_.transformer_list] == limits
-    fixed = NGramSVM(min_df=(3, 4)).fit(*texts(15))
-    assert [part.min_df for _, part in fixed.vectorizer_.transformer_list] == [3, 4]
+def test_ngram_svm_passes_its_limits_on() -> None:
+    fixed = NGramSVM(min_df=(3, 4), max_features=(9, 5)).fit(*texts(15))
+    assert [len(block.keys) for block in fixed.ngrams_.blocks_] == [9, 5]
     with pytest.raises(InputError, match=r"min_df is 'few'.*give \(5, 3\)"):
         NGramSVM(min_df="few").fit(*texts(15))
 

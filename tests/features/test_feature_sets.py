@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder, TextFeatures
-from whowrote.features.ngrams import ngram_vectorizer
 
 ROUNDING = 5e-5
 
@@ -98,22 +97,6 @@ class Sociable(TransformerMixin, BaseEstimator):
 def test_the_contract_notices_company() -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         check_contract(Sociable)
-
-
-def test_ngrams_are_the_baselines() -> None:
-    texts, _ = corpus()
-    rows = NGrams(min_df=(2, 1)).fit(texts).transform(texts)
-    assert sparse.issparse(rows)
-    np.testing.assert_allclose(
-        rows.toarray(), ngram_vectorizer(len(texts), (2, 1)).fit_transform(texts).toarray()
-    )
-    names = NGrams().fit(texts).get_feature_names_out()
-    assert "words__the" in names
-    assert any(name.startswith("characters__") for name in names)
-    with pytest.raises(NotFittedError):
-        NGrams().transform(texts)
-    with pytest.raises(InputError, match=r"no n-gram is in as many texts as min_df asks"):
-        NGrams(min_df=(9, 9)).fit(["abc", "xyz"])
 
 
 def test_hybrid_is_both_blocks_and_weighs_them() -> None:

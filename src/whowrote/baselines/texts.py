@@ -19,7 +19,7 @@ from whowrote.baselines.svm import if_calibrated, two_columns
 from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
 from whowrote.errors import InputError
 from whowrote.features.interface import checked_texts
-from whowrote.features.ngrams import ngram_vectorizer
+from whowrote.features.ngrams import MAX_FEATURES, NGrams
 
 FloatArray = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ class NGramSVM(_TextClassifier):
         C: float = 1.0,
         *,
         min_df: tuple[int, int] | str = "auto",
-        max_features: tuple[int, int] = (150_000, 80_000),
+        max_features: tuple[int, int] = MAX_FEATURES,
         probability: bool = True,
         cv: int = 3,
         random_state: int | None = 0,
@@ -93,8 +93,8 @@ class NGramSVM(_TextClassifier):
         texts = _checked_pairs(X, y)
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
-        self.vectorizer_ = ngram_vectorizer(len(texts), self.min_df, self.max_features)
-        rows = sparse.csr_matrix(self.vectorizer_.fit_transform(texts))
+        self.ngrams_ = NGrams(min_df=self.min_df, max_features=self.max_features)
+        rows = self.ngrams_.fit_transform(texts)
         self.machine_ = self._machine().fit(rows, codes)
         if self.probability:
             self.temperature_ = fit_temperature(self._cross_scores(rows, codes), codes)
@@ -124,7 +124,7 @@ class NGramSVM(_TextClassifier):
         )
 
     def _scores(self, texts: list[str]) -> FloatArray:
-        return two_columns(self.machine_.decision_function(self.vectorizer_.transform(texts)))
+        return two_columns(self.machine_.decision_function(self.ngrams_.transform(texts)))
 
 
 class BurrowsDelta(_TextClassifier):

@@ -1,0 +1,149 @@
+"""Hashed n-grams are scikit-learn's TF-IDF in another order of columns."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import FeatureUnion
+
+from whowrote.errors import InputError
+from whowrote.features import NGrams, hashing, ngrams
+from whowrote.features.hashing import (
+    character_grams,
+    grams,
+    spelled_characters,
+    spelled_words,
+    word_grams,
+)
+
+WORDS = [
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat,",
+    "on",
+    "mat.",
+    "THE!!",
+    "10",
+    "naïve",
+    "",
+    "don't\n\t--",
+    "é́",
+    "🙂",
+    "אב",
+    "of",
+]
+
+
+def made_up(n: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, size=rng.integers(3, 40))) for _ in range(n)]
+
+
+def reference(min_df: tuple[int, int], max_features: tuple[int, int]) -> FeatureUnion:
+    shared = {"sublinear_tf": True, "lowercase": False}
+    characters = TfidfVectorizer(
+        analyzer="char",
+        ngram_range=(2, 4),
+        min_df=min_df[0],
+        max_features=max_features[0],
+        **shared,
+    )
+    words = TfidfVectorizer(
+        token_pattern=r"\w+|[^\w\s]",
+        ngram_range=(1, 2),
+        min_df=min_df[1],
+        max_features=max_features[1],
+        **shared,
+    )
+    return FeatureUnion([("characters", characters), ("words", words)])
+
+
+def same_up_to_columns(one: sparse.csr_matrix, two: sparse.csr_matrix) -> bool:
+    """Columns are permuted: sort them by their contents."""
+    a, b = (np.round(rows.toarray(), 10) for rows in (one, two))
+    return a.shape == b.shape and np.allclose(a[:, np.lexsort(a)], b[:, np.lexsort(b)], atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [3, 40, 250])
+def test_rows_are_those_of_scikit_learn(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ngrams, "TEXTS_PER_SURVEY", 64)  # several surveys are joined
+    texts, new = made_up(n), made_up(20, seed=1)
+    limits = {3: (1, 1), 40: (2, 1), 250: (5, 3)}[n]
+    peer = reference(limits, (10**6, 10**6)).fit(texts)
+    mine = NGrams().fit(texts)
+    for some in (texts, new):
+        assert same_up_to_columns(mine.transform(some), peer.transform(some).tocsr())
+
+
+def test_a_weak_hash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = made_up(40)
+    monkeypatch.setattr(hashing, "mix", lambda values: values % np.uint64(251))
+    peer = reference((2, 1), (10**6, 10**6)).fit_transform(texts).tocsr()
+    assert not same_up_to_columns(NGrams().fit_transform(texts), peer)
+
+
+def test_the_most_frequent_are_kept() -> None:
+    texts = made_up(60)
+    mine = NGrams(min_df=(1, 1), max_features=(50, 7)).fit(texts)
+    assert [len(block.keys) for block in mine.blocks_] == [50, 7]
+    kept = {name for name in mine.names_in(" ".join(texts)).values() if name in set(WORDS)}
+    counts = {word: sum(text.split(" ").count(word) for text in texts) for word in kept}
+    assert kept
+    assert min(counts.values()) > 20
+
+
+@given(st.text(max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_hashes_and_spellings_go_together(text: str) -> None:
+    for hashed, spelled in (
+        (character_grams(text), spelled_characters(text)),
+        (word_grams(text), spelled_words(text)),
+    ):
+        assert len(hashed) == len(spelled)
+        pairs = dict(zip(hashed.tolist(), spelled, strict=True))
+        assert len(pairs) == len(set(spelled))
+
+
+def test_an_ngram_knows_its_size_and_order() -> None:
+    a, b = (np.array(items, dtype=np.uint64) for items in ([1, 2], [2, 1]))
+    assert grams(a, (2,)) != grams(b, (2,))
+    assert grams(np.zeros(1, np.uint64), (1,)) != grams(np.zeros(2, np.uint64), (2,))
+
+
+def test_odd_texts() -> None:
+    odd = ["x", "\x00\x00", "\ud800 alone", "🙂", "y" * 5_000_000, "... !!"]
+    rows = NGrams().fit([*odd, "two words"]).transform(odd)
+    norms = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1))).ravel()
+    assert np.isfinite(rows.data).all()
+    assert (norms > 0.9).all()
+
+
+def test_names_are_as_written() -> None:
+    features = NGrams().fit(["No, no!", "Yes; yes."])
+    names = features.names_in("No; maybe")
+    rows = features.transform(["No; maybe"])
+    assert set(names) == set(rows.indices.tolist())
+    assert {"No", ";", "o;"} - set(names.values()) == {"o;"}
+    assert features.get_feature_names_out()[0].startswith("characters__")
+    assert len(features.get_feature_names_out()) == rows.shape[1]
+
+
+def test_what_was_learnt_survives_as_arrays() -> None:
+    features = NGrams().fit(made_up(30))
+    twin = NGrams().restore(features.state())
+    new = made_up(5, seed=2)
+    assert (features.transform(new) != twin.transform(new)).nnz == 0
+
+
+def test_bad_input() -> None:
+    with pytest.raises(NotFittedError):
+        NGrams().transform(["a b"])
+    with pytest.raises(InputError, match=r"no n-gram is in as many texts as min_df asks \(9, 9\)"):
+        NGrams(min_df=(9, 9)).fit(["abc", "xyz"])
+    with pytest.raises(InputError, match=r"min_df is 'few'.*give \(5, 3\)"):
+        NGrams(min_df="few").fit(["a b", "b c"])

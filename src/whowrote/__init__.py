@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from whowrote.attribution import Attribution as Attribution
+    from whowrote.attribution import Attributor as Attributor
     from whowrote.corpus import Corpus as Corpus
     from whowrote.corpus import load as load
     from whowrote.estimators import MixtureVAEClassifier as MixtureVAEClassifier
@@ -23,6 +25,8 @@ __version__ = "0.1.0.dev0"
 
 _HOME = {
     "AdHominem": "whowrote.features",
+    "Attribution": "whowrote.attribution",
+    "Attributor": "whowrote.attribution",
     "Corpus": "whowrote.corpus",
     "Hybrid": "whowrote.features",
     "MixtureVAEClassifier": "whowrote.estimators",
@@ -34,6 +38,8 @@ _HOME = {
 
 __all__ = [
     "AdHominem",
+    "Attribution",
+    "Attributor",
     "Corpus",
     "Hybrid",
     "MixtureVAEClassifier",

@@ -1,13 +1,79 @@
-"""Rendering of long work on a terminal; silent elsewhere. The work itself only makes records."""
+"""Rendering of long work on a terminal; silent elsewhere. The work itself only makes records.
+
+Long loops call :func:`tell`, which costs nothing until somebody listens; :func:`stage_bars`
+listens and draws.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from time import perf_counter
 from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far one kind of work is."""
+
+    name: str
+    done: int
+    total: int
+
+
+_listener: ContextVar[Callable[[Stage], None] | None] = ContextVar("listener", default=None)
+
+
+def tell(name: str, done: int, total: int) -> None:
+    """Say how far some work is, to whoever listens."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(Stage(name, done, total))
+
+
+@contextmanager
+def listening(listener: Callable[[Stage], None]) -> Iterator[None]:
+    """Hear of all work that is done inside.
+
+    >>> heard = []
+    >>> with listening(heard.append):
+    ...     tell("reading", 1, 2)
+    >>> tell("nobody listens", 1, 1)
+    >>> heard
+    [Stage(name='reading', done=1, total=2)]
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+@contextmanager
+def stage_bars(wanted: bool = True) -> Iterator[None]:
+    """One bar on standard error that names the work in hand; nothing where that is no terminal."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not (wanted and console.is_terminal):
+        yield
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("starting", total=None)
+
+        def show(stage: Stage) -> None:
+            progress.update(
+                task, description=stage.name, completed=stage.done, total=max(1, stage.total)
+            )
+
+        with listening(show):
+            yield
 
 
 class EpochLike(Protocol):

@@ -110,7 +110,7 @@ def folds(
     alone = len(np.unique(units)) == len(units)
     _check_counts(names, codes, units, n_folds, what="texts" if alone else "groups of texts")
     rng = np.random.default_rng(random_state)
-    held = _stratified(codes, n_folds, random_state) if alone else _deal(codes, units, n_folds, rng)
+    held = _stratified(codes, n_folds, random_state) if alone else deal(codes, units, n_folds, rng)
     _check_training(names, codes, held, n_folds)
     return tuple(_split(codes, units, held == fold, ids, rng) for fold in range(n_folds))
 
@@ -128,7 +128,7 @@ def _split(
     rng: np.random.Generator,
 ) -> Split:
     train, rest = np.flatnonzero(~held), np.flatnonzero(held)
-    half = _deal(codes[rest], units[rest], 2, rng)
+    half = deal(codes[rest], units[rest], 2, rng)
     return Split(
         train=tuple(train.tolist()),
         development=tuple(rest[half == 0].tolist()),
@@ -146,7 +146,7 @@ def _stratified(codes: IntArray, n_folds: int, random_state: int) -> IntArray:
     return held
 
 
-def _deal(codes: IntArray, units: IntArray, n_bins: int, rng: np.random.Generator) -> IntArray:
+def deal(codes: IntArray, units: IntArray, n_bins: int, rng: np.random.Generator) -> IntArray:
     """Deal whole units to bins so that each author's texts spread evenly; ties go to the emptiest.
 
     The cost of a bin is what the unit adds to the sum over authors of squared counts. Large units

@@ -167,6 +167,19 @@ class Answers:
         return np.asarray(f.sf(delta / d, d, df))
 
     @torch.no_grad()
+    def log_densities(self, X: Any) -> FloatArray:
+        """Log density of every row's q(x | o) under every component, (n, K), without weights.
+
+        The density of the latent, expected under q; log-mean-exp over members.
+        """
+        parts = []
+        for batch in self._batches(X):
+            score = self.fleet_.scores(batch.inputs).score
+            parts.append((score - self.fleet_.mixture.log_weights.unsqueeze(1)).double())
+        per_member = torch.cat(parts, dim=1).cpu().numpy()
+        return np.asarray(logsumexp(per_member, axis=0) - math.log(len(per_member)))
+
+    @torch.no_grad()
     def expected_scales(self, X: Any) -> FloatArray:
         """E[u] of every row under every component: below one, the model sees an outlier."""
         check_is_fitted(self, "fleet_")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +24,7 @@ from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.objectives import OBJECTIVES
-from whowrote.progress import epoch_bar
+from whowrote.progress import EpochLike, epoch_bar, tell
 from whowrote.training import Assignment, DivergenceError, Outcome, Plan, initialize, train
 
 LEAST_VALIDATION_ROWS = 20
@@ -179,17 +181,31 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         self.history_ = []
         return seeds
 
-    def _assign(self, candidates: NDArray[np.int64], labels: NDArray[np.int64]) -> Assignment:
-        """Each member's own stratified validation part of the candidate rows."""
+    def _assign(
+        self,
+        candidates: NDArray[np.int64],
+        labels: NDArray[np.int64],
+        folds: NDArray[np.int64] | None = None,
+    ) -> Assignment:
+        """Each member's own validation part of the candidate rows: stratified, or its fold."""
         train_parts, validation_parts = [], []
-        for member in self.fleet_.members:
-            chosen = validation_part(
-                candidates, labels[candidates], self.validation_fraction, member.seed
-            )
+        smallest = 0
+        if folds is not None:
+            smallest = np.bincount(folds[candidates], minlength=len(self.fleet_)).min()
+        for number, member in enumerate(self.fleet_.members):
+            if folds is None:
+                chosen = validation_part(
+                    candidates, labels[candidates], self.validation_fraction, member.seed
+                )
+            else:
+                chosen = candidates[folds[candidates] == number]
             rest = np.setdiff1d(candidates, chosen)
             np.random.RandomState(member.seed).shuffle(rest)
+            if folds is not None:  # members step together: shorter parts repeat some rows
+                rest = np.resize(rest, len(candidates) - smallest)
+            watched = chosen if len(chosen) >= LEAST_VALIDATION_ROWS else chosen[:0]
             train_parts.append(torch.as_tensor(rest, device=self._device))
-            validation_parts.append(torch.as_tensor(chosen, device=self._device))
+            validation_parts.append(torch.as_tensor(watched, device=self._device))
         return Assignment(tuple(train_parts), tuple(validation_parts))
 
     def _plan(self, n: int, max_epochs: int, watch: str) -> Plan:
@@ -222,7 +238,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                     streams,
                     phase=phase,
                     trained=trained,
-                    on_epoch=show,
+                    on_epoch=partial(_told, plan.max_epochs, show),
                 )
         except DivergenceError:
             del self.fleet_  # nothing was learnt: the estimator stays unfitted
@@ -326,6 +342,13 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []  # latents have the dtype of the model
         return tags
+
+
+def _told(total: int, show: Callable[[EpochLike], None] | None, record: EpochLike) -> None:
+    """Pass an epoch's record on to whoever wants it."""
+    tell("learning the authors", record.epoch, total)
+    if show is not None:
+        show(record)
 
 
 def validation_part(

@@ -91,3 +91,26 @@ def enough_per_class(classes: NDArray[Any], counts: NDArray[Any], lone: bool) ->
         raise InputError(
             f"class {rare!r} has 1 row; each class needs at least 2: add texts or leave it out"
         )
+
+
+def fold_numbers(folds: Any, labels: NDArray[np.int64], n_members: int) -> NDArray[np.int64]:
+    """Require a fold per row, and rows of every class outside of every fold."""
+    numbers = np.asarray(folds)
+    if numbers.shape != labels.shape or numbers.dtype.kind not in "iu":
+        raise InputError(
+            f"folds has the shape {numbers.shape} and type {numbers.dtype}; it must be one whole "
+            f"number for each of {len(labels)} rows"
+        )
+    if numbers.min() < 0 or numbers.max() >= n_members:
+        raise InputError(
+            f"folds has numbers from {numbers.min()} to {numbers.max()}; each fold is one of the "
+            f"n_members={n_members} members: number them from 0 to {n_members - 1}"
+        )
+    for fold in range(n_members):
+        missing = np.setdiff1d(labels, labels[numbers != fold])
+        if len(missing):
+            raise InputError(
+                f"all rows of class number {missing[0]} are in fold {fold}; a member must learn "
+                "every class from other folds: spread the rows of each class"
+            )
+    return numbers.astype(np.int64)

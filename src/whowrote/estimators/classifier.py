@@ -74,15 +74,21 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     classes_: NDArray[Any]
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn from labelled rows, and from unlabelled ones where y is None or -1."""
+    def fit(self, X: Any, y: Any, folds: Any = None) -> Self:
+        """Learn from labelled rows, and from unlabelled ones where y is None or -1.
+
+        ``folds`` gives every row a number from 0 to ``n_members`` - 1: the member of that number
+        never learns from the row and stops early by it, so that ``member(i)`` can answer for rows
+        of fold i as it will for new ones.
+        """
         self._check_parameters()
         X = self._read(X, reset=True)
         labels = self._codes(y, X.shape[0])
+        fold_of = None if folds is None else checks.fold_numbers(folds, labels, self.n_members)
         self._start(X, len(self.classes_))
         rows = self._rows(X, labels)
         known = np.flatnonzero(labels != UNLABELLED)
-        assignment = self._assign(known, labels)
+        assignment = self._assign(known, labels, fold_of)
         self._initialize(rows, assignment)
         semi = len(known) < len(labels)
         epochs = self.warm_up if semi and self.warm_up else self.max_epochs

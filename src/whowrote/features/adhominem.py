@@ -22,6 +22,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from whowrote.errors import InputError
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
 from whowrote.features.reading import SECTION, Reader, blocks, open_reader
+from whowrote.progress import tell
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "adhominem.safetensors"
 
@@ -107,6 +108,7 @@ class AdHominem(TransformerMixin, BaseEstimator):
             block = reader.block(some)
             levs.append(reader.levs(block, self.section))
             lengths.append(block.lengths)
+            tell("reading for style", sum(map(len, lengths)), len(texts))
         _warn_of_short(np.concatenate(lengths), reader.extractor.card)
         return np.concatenate(levs)
 

@@ -64,8 +64,13 @@ class Hybrid(TransformerMixin, BaseEstimator):
         scaled = self.weight * (vectors - self.mean_) / self.scale_
         return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
 
+    def views(self) -> list[slice]:
+        """Both blocks together, and the n-grams alone: with many texts these tell more."""
+        check_is_fitted(self)
+        return [slice(0, None), slice(len(self.mean_), None)]
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """``dense__<name>``, then the names of the n-grams."""
+        """``dense__<name>, then the names of the n-grams."""
         check_is_fitted(self)
         dense = [f"dense__{name}" for name in self.dense_.get_feature_names_out()]
         return np.array([*dense, *self.ngrams_.get_feature_names_out()], dtype=object)

@@ -44,6 +44,16 @@ class TextFeatures(Protocol):
         """One name per column."""
 
 
+def views(features: Any) -> list[slice]:
+    """Ranges of columns that are worth a look of their own; by default all columns at once.
+
+    >>> views(object())
+    [slice(0, None, None)]
+    """
+    own: list[slice] = features.views() if hasattr(features, "views") else [slice(0, None)]
+    return own
+
+
 def text_tags(tags: Any, *, fitted: bool) -> Any:
     """scikit-learn's tags of what reads texts; ``fitted``: whether fit must come first."""
     tags.input_tags.string = True

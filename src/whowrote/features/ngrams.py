@@ -33,6 +33,7 @@ from whowrote.features.hashing import (
     word_grams,
 )
 from whowrote.features.interface import checked_texts, text_tags
+from whowrote.progress import tell
 
 MIN_DF = ((200, (5, 3)), (20, (2, 1)), (0, (1, 1)))
 """From so many texts on, n-grams must be in so many texts: of characters, of words."""
@@ -79,6 +80,7 @@ def survey(texts: Sequence[str], kind: Kind) -> Survey:
         keys, place, n_texts = np.unique(every, return_inverse=True, return_counts=True)
         times = np.bincount(place, np.concatenate([counts for _, counts in pairs]), len(keys))
         found = found.joined(Survey(keys, n_texts, times.astype(np.int64)))
+        tell("counting n-grams", min(low + TEXTS_PER_SURVEY, len(texts)), len(texts))
     return found
 
 

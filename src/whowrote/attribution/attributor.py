@@ -1,0 +1,407 @@
+"""From texts by known people to an answer for others: who, how sure, or none of these."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from whowrote import __version__
+from whowrote.attribution.profiles import Profiles, blocks, text_rows
+from whowrote.attribution.reading import Read, Reader, learn_to_read
+from whowrote.attribution.records import Attribution, Candidate, Combination, ModelIdentity
+from whowrote.attribution.verification import Verdict, Verifier, fit_verifier
+from whowrote.calibration import Calibration, Norms, Pooling, per_text
+from whowrote.contrasts import MANY_ROWS, spread
+from whowrote.corpus import Corpus
+from whowrote.errors import InputError
+from whowrote.estimators import MixtureVAEClassifier
+from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, TextFeatures
+from whowrote.features.storage import name_of, named
+from whowrote.features.tokens import split
+from whowrote.passages import WORDS, Passages, cut_all
+from whowrote.progress import tell
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.intp]
+MEMBERS = 5
+FEW_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """An author as the model knows him."""
+
+    name: str
+    texts: int
+    passages: int
+    words: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the model says of texts under every author, a row each."""
+
+    counts: IntArray
+    words: IntArray
+    log_likelihood: FloatArray
+    """Sum over passages of ln p(author | passage) - ln p(author)."""
+    log_density: FloatArray
+    """Mean over passages of the log density of the latent."""
+    figures: FloatArray
+    """(texts, authors, J): how like the author's others the text is, larger is more."""
+
+
+def default_model(n_rows: int, random_state: int) -> MixtureVAEClassifier:
+    """The Student-t autoencoder with the settings that did best on so many passages.
+
+    Few passages are learnt from less hard: docs/attribution.md has the measurements.
+    """
+    few = n_rows < FEW_ROWS
+    return MixtureVAEClassifier(
+        hidden=256,
+        dropout=(0.0, 0.5),
+        label_weight=10.0 if few else 30.0,
+        max_epochs=30 if few else 60,
+        batch_size=max(8, min(32, n_rows // 4)) if n_rows < MANY_ROWS else None,
+        n_members=MEMBERS,
+        random_state=random_state,
+    )
+
+
+class Attributor(BaseEstimator):
+    """Learn people's styles from their texts, then say who wrote other texts.
+
+    Parameters
+    ----------
+    features : ``"hybrid"`` (the neural extractor beside n-grams), ``"adhominem"``, ``"ngrams"``, or
+        a feature set such as ``SentenceEncoder("name")``.
+    model : a ``MixtureVAEClassifier``; None means one with settings that suit the number of texts.
+        Its ``n_members`` is the number of parts that training texts are held out in.
+    passage_words : long texts are cut into passages of about so many words.
+    none_below : answer "none of these" where a text is so unusual for the best author that fewer
+        than this share of his own texts would be.
+    prior : ``"equal"``: before reading, every author is as probable as any other; ``"training"``:
+        as probable as he has passages.
+    random_state : seed; the same seed and texts give the same model.
+
+    Examples
+    --------
+    >>> ann, bob = "I walk, and I sing, and I hum along. ", "We went home; we slept! It was late. "
+    >>> texts = [ann * n for n in (3, 4, 5)] + [bob * n for n in (3, 4, 5)]
+    >>> model = Attributor("ngrams").fit(texts, ["Ann"] * 3 + ["Bob"] * 3)
+    >>> model.attribute([ann * 6])[0].best.author
+    'Ann'
+
+    """
+
+    def __init__(
+        self,
+        features: str | TextFeatures = "hybrid",
+        model: MixtureVAEClassifier | None = None,
+        *,
+        passage_words: int = WORDS,
+        none_below: float = 0.05,
+        prior: str = "equal",
+        random_state: int = 0,
+    ) -> None:
+        self.features = features
+        self.model = model
+        self.passage_words = passage_words
+        self.none_below = none_below
+        self.prior = prior
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(self, texts: Corpus | Sequence[str], authors: Sequence[str] | None = None) -> Self:
+        """Learn from a corpus, or from texts and who wrote each."""
+        self._check()
+        corpus = as_corpus(texts, authors).labelled()
+        corpus.require_attribution(min_texts=1)
+        passages = cut_all(corpus.texts, self.passage_words)
+        self.authors_ = _roll(corpus, passages)
+        names = [author.name for author in self.authors_]
+        codes = np.searchsorted(names, np.array(corpus.authors))
+        rows = codes[passages.document]
+        _require_rows(names, rows)
+        model = self._model(len(rows))
+        folds = self._folds(corpus, passages, rows, model.n_members)
+        learnt = learn_to_read(
+            clone(named(self.features)), passages, rows, folds, self.passage_words
+        )
+        self.reader_: Reader = learnt.reader
+        self.model_ = model.fit(learnt.read.V, rows, folds=folds % model.n_members)
+        self.log_share_ = np.log(np.bincount(rows) / len(rows))
+        columns = list(blocks(learnt.reader.features).values())
+        self.profiles_ = Profiles.learn(text_rows(learnt.read), codes, columns)
+        words = _words(corpus.texts)
+        self.calibration_ = self._calibrate(learnt.read, words, codes, folds % model.n_members)
+        self.verifier_: Verifier | None = fit_verifier(learnt.read, learnt.reader.features, codes)
+        self.training_sha256_ = tuple(corpus.sha256)
+        self.id_ = self._digest()
+        return self
+
+    def _check(self) -> None:
+        if not self.passage_words >= 20:
+            raise InputError(
+                f"passage_words is {self.passage_words}; a passage must have at least 20: give "
+                f"{WORDS}"
+            )
+        if not 0 <= self.none_below < 1:
+            raise InputError(
+                f"none_below is {self.none_below}; it must be at least 0 and below 1: give 0.05, "
+                "or 0 to always name somebody"
+            )
+        if self.prior not in ("equal", "training"):
+            raise InputError(f"prior is {self.prior!r}; it must be 'equal' or 'training'")
+
+    def _model(self, n_rows: int) -> MixtureVAEClassifier:
+        if self.model is None:
+            return default_model(n_rows, self.random_state)
+        if self.model.n_members < 2:
+            raise InputError(
+                f"the model's n_members is {self.model.n_members}; it must be at least 2, since "
+                "what one member learns from, another one is judged by: give 5"
+            )
+        model: MixtureVAEClassifier = clone(self.model)
+        return model
+
+    def _folds(
+        self, corpus: Corpus, passages: Passages, codes: IntArray, n_members: int
+    ) -> IntArray:
+        """Folds of passages; a multiple of the members, so that each member leaves some out."""
+        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
+        times = 1 if len(codes) >= MANY_ROWS else 2
+        return spread(codes, groups[passages.document], times * n_members, self.random_state)
+
+    def _calibrate(
+        self, read: Read, words: IntArray, codes: IntArray, member: IntArray
+    ) -> Calibration:
+        """Judge every training text by what has not learnt from it."""
+        log_proba = np.empty((len(member), len(self.authors_)))
+        for number in np.unique(member):
+            rows, alone = member == number, self.model_.member(int(number))
+            log_proba[rows] = alone.predict_log_proba(read.V[rows])
+        counts, document = read.passages.counts, read.passages.document
+        evidence = per_text(log_proba - self.log_share_, document)
+        pooling = Pooling.fit(evidence, counts, self._log_prior(), codes)
+        figures = self._figures(read, log_proba)[np.arange(len(codes)), codes]
+        nearness = self.profiles_.own_cosines(text_rows(read), codes)
+        figures[:, : nearness.shape[1]] = nearness
+        return Calibration(pooling, Norms.fit(figures, words, codes))
+
+    def _figures(self, read: Read, log_proba: FloatArray) -> FloatArray:
+        """(texts, authors, J): nearness by block, log-probability, contrast in the last view."""
+        document, counts = read.passages.document, read.passages.counts
+        parts = [self.profiles_.cosines(text_rows(read)), _mean(log_proba, document, counts)]
+        if self.reader_.contrasts is not None:
+            parts.append(_mean(read.V[:, -len(self.authors_) :], document, counts))
+        return np.concatenate(parts, axis=-1)
+
+    def _log_prior(self) -> FloatArray:
+        if self.prior == "training":
+            return self.log_share_
+        return np.full(len(self.log_share_), -np.log(len(self.log_share_)))
+
+    def _digest(self) -> str:
+        """A hash of everything that decides an answer."""
+        from whowrote.attribution.storage import fingerprint
+
+        return fingerprint(self)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def evidence(self, texts: Sequence[str]) -> Evidence:
+        """What every passage says, put together by text but not yet weighed."""
+        check_is_fitted(self, "model_")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReliabilityWarning)  # every Attribution says it itself
+            read = self.reader_.read(texts)
+        document, counts = read.passages.document, read.passages.counts
+        log_proba = self.model_.predict_log_proba(read.V)
+        return Evidence(
+            counts=counts,
+            words=_words(texts),
+            log_likelihood=per_text(log_proba - self.log_share_, document),
+            log_density=_mean(self.model_.log_densities(read.V), document, counts)[..., 0],
+            figures=self._figures(read, log_proba),
+        )
+
+    def predict_log_proba(self, texts: Sequence[str]) -> FloatArray:
+        """Log-probabilities of whole texts, a column per author."""
+        return self._log_proba(self.evidence(texts))
+
+    def predict_proba(self, texts: Sequence[str]) -> FloatArray:
+        """Probabilities of whole texts, a column per author."""
+        return np.asarray(np.exp(self.predict_log_proba(texts)))
+
+    def predict(self, texts: Sequence[str]) -> NDArray[Any]:
+        """The most probable author of each text; never "none of these"."""
+        return np.asarray(self.classes_[self.predict_log_proba(texts).argmax(axis=1)])
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The names of the authors, sorted."""
+        return np.array([author.name for author in self.authors_])
+
+    def _log_proba(self, found: Evidence) -> FloatArray:
+        pooling = self.calibration_.pooling
+        return pooling.log_proba(found.log_likelihood, found.counts, self._log_prior())
+
+    def attribute(self, texts: Corpus | Sequence[str]) -> list[Attribution]:
+        """One record per text: who, how sure, how usual that is for him, or none of these."""
+        check_is_fitted(self, "model_")
+        corpus = as_corpus(texts, None)
+        answers: list[Attribution] = []
+        for low in range(0, len(corpus), 512):
+            part = corpus.subset(range(low, min(low + 512, len(corpus))))
+            answers += self._attribute(part)
+            tell("attributing", len(answers), len(corpus))
+        return answers
+
+    def _attribute(self, corpus: Corpus) -> list[Attribution]:
+        found = self.evidence(corpus.texts)
+        log_proba = self._log_proba(found)
+        p_values = self.calibration_.norms.p_values(found.figures, found.words)
+        identity, pooling = self.identity(), self.calibration_.pooling
+        answers, known = [], set(self.training_sha256_)
+        for row, document in enumerate(corpus):
+            ranking = self._ranking(log_proba[row], found.log_density[row], p_values[row])
+            tokens, best = len(split(document.text)), ranking[0]
+            answers.append(
+                Attribution(
+                    document=document.id,
+                    sha256=document.sha256,
+                    author=best.author if best.typicality >= self.none_below else None,
+                    ranking=ranking,
+                    typicality=best.typicality,
+                    none_below=self.none_below,
+                    tokens=tokens,
+                    combination=Combination(
+                        int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
+                    ),
+                    warnings=tuple(self._warnings(document.sha256, tokens, known)),
+                    model=identity,
+                )
+            )
+        return answers
+
+    def _ranking(
+        self, log_proba: FloatArray, log_density: FloatArray, p_values: FloatArray
+    ) -> tuple[Candidate, ...]:
+        columns = zip(
+            [author.name for author in self.authors_],
+            np.exp(log_proba).tolist(),
+            log_density.tolist(),
+            p_values.tolist(),
+            strict=True,
+        )
+        # Ties go to the smaller name, so that the order is always the same.
+        return tuple(
+            sorted(
+                (Candidate(*column) for column in columns),
+                key=lambda one: (-one.probability, one.author),
+            )
+        )
+
+    def _warnings(self, sha256: str, tokens: int, known: set[str]) -> list[str]:
+        said = []
+        if tokens < FEW_TOKENS:
+            said.append(
+                f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
+            )
+        if sha256 in known:
+            said.append("this very text is among the training texts: the answer proves nothing")
+        return said
+
+    def identity(self) -> ModelIdentity:
+        """Which model this is."""
+        check_is_fitted(self, "model_")
+        return ModelIdentity(
+            id=self.id_,
+            version=__version__,
+            features=name_of(self.reader_.features),
+            component=self.model_.component,
+            authors=len(self.authors_),
+        )
+
+    # -- other uses ------------------------------------------------------------------------------
+
+    def verify(self, first: str, second: str) -> Verdict:
+        """Whether one author, enrolled or not, wrote both texts."""
+        check_is_fitted(self, "model_")
+        if self.verifier_ is None:
+            raise InputError(
+                "the model was trained on too few pairs of texts by one author to judge others; "
+                "train it with at least two texts each of several authors"
+            )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ReliabilityWarning)
+            read = self.reader_.read([first, second])
+        return self.verifier_.verdict(read, self.reader_.features)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Write the model to a folder, whole or not at all; no training text is in it."""
+        from whowrote.attribution.storage import save
+
+        check_is_fitted(self, "model_")
+        return save(self, Path(path), overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote; the answers are equal."""
+        from whowrote.attribution.storage import load
+
+        return load(cls, Path(path))
+
+
+def _mean(values: FloatArray, document: IntArray, counts: IntArray) -> FloatArray:
+    """Means over the passages of each text, with a last axis of one figure."""
+    return np.asarray(per_text(values, document) / counts[:, None])[..., None]
+
+
+def _words(texts: Sequence[str]) -> IntArray:
+    return np.array([max(1, len(text.split())) for text in texts])
+
+
+def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | None) -> Corpus:
+    """A corpus, from one or from texts."""
+    if isinstance(texts, Corpus):
+        if authors is not None:
+            raise InputError("a Corpus has its authors; give authors with a list of texts only")
+        return texts
+    return Corpus.from_texts(texts, authors)
+
+
+def _roll(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:
+    counts = passages.counts
+    rows: dict[str, list[int]] = {name: [] for name in corpus.author_names}
+    for row, author in enumerate(corpus.authors):
+        rows[str(author)].append(row)
+    return tuple(
+        Enrolled(
+            name,
+            len(own),
+            int(counts[own].sum()),
+            sum(corpus.word_counts[row] for row in own),
+        )
+        for name, own in rows.items()
+    )
+
+
+def _require_rows(names: Sequence[str], rows: IntArray) -> None:
+    counts = np.bincount(rows, minlength=len(names))
+    if counts.min() < 2:
+        raise InputError(
+            f"author {names[int(counts.argmin())]!r} has one short text; learning a style needs at "
+            "least two texts or passages of each author: add texts, or leave this author out"
+        )

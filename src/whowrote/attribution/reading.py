@@ -1,0 +1,78 @@
+r"""From texts to rows of numbers: passages, features, contrasts.
+
+.. math:: \text{text} \to (\text{passage}_1, \dots, \text{passage}_m) \to X \to V
+
+Sparse features become contrasts, a few columns an author; dense ones are passed on as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from whowrote.contrasts import Contrasts
+from whowrote.features.interface import TextFeatures, views
+from whowrote.passages import Passages, cut_all
+
+IntArray = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Read:
+    """Texts as the model sees them: a row per passage, before (X) and after (V) the contrasts."""
+
+    passages: Passages
+    X: Any
+    V: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Fitted features and contrasts."""
+
+    features: TextFeatures
+    contrasts: Contrasts | None
+    words: int
+
+    def read(self, texts: Sequence[str]) -> Read:
+        """Rows of texts that were not learnt from."""
+        passages = cut_all(texts, self.words)
+        X = self.features.transform(passages.texts)
+        return Read(passages, X, self._rows(X))
+
+    def _rows(self, X: Any) -> NDArray[np.float64]:
+        if self.contrasts is not None:
+            return self.contrasts.transform(X)
+        return np.asarray(X, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A reader, and the rows of the texts it learnt from as if it had not seen them."""
+
+    reader: Reader
+    read: Read
+
+
+def learn_to_read(
+    features: TextFeatures, passages: Passages, codes: IntArray, folds: IntArray, words: int
+) -> Learnt:
+    """Fit features and, for sparse ones, contrasts; ``codes`` and ``folds`` are by passage."""
+    fit_transform = getattr(features, "fit_transform", None)
+    texts = passages.texts
+    X: Any = fit_transform(texts) if fit_transform else features.fit(texts).transform(texts)
+    if not sparse.issparse(X):
+        return Learnt(Reader(features, None, words), Read(passages, X, np.asarray(X, float)))
+    contrasts = Contrasts(views(features))
+    V = contrasts.fit_transform(sparse_rows(X), codes, folds)
+    return Learnt(Reader(features, contrasts, words), Read(passages, X, V))
+
+
+def sparse_rows(X: Any) -> sparse.csr_matrix:
+    """Any sparse matrix in the one format that is computed with."""
+    return sparse.csr_matrix(X)

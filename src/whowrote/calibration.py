@@ -125,10 +125,10 @@ class Norms:
         )
 
     def standing(self, figures: FloatArray, words: IntArray) -> FloatArray:
-        """r of texts under authors, from figures (texts, authors, J)."""
+        """r of texts under authors, from figures (texts, authors, J); a missing one is left out."""
         w = (np.log(words) - self.middle)[:, None]
         level = figures - self.centers - self.slopes * w[:, :, None]
-        return np.asarray((level / self.spreads).mean(-1) * np.exp(-self.narrowing * w))
+        return np.asarray(np.nanmean(level / self.spreads, axis=-1) * np.exp(-self.narrowing * w))
 
     def p_values(self, figures: FloatArray, words: IntArray) -> FloatArray:
         """How often an author's own text is as little like him as these are, (texts, authors)."""
@@ -155,16 +155,26 @@ def _narrowing(values: FloatArray, w: FloatArray) -> float:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """How training texts fared with models that had not learnt from them."""
+
+    texts: int
+    right: int
+
+
+@dataclass(frozen=True)
 class Calibration:
     """Everything learnt from held-out training texts."""
 
     pooling: Pooling
     norms: Norms
+    held_out: HeldOut
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         norms = {name: _plain(value) for name, value in asdict(self.norms).items()}
-        return {"pooling": asdict(self.pooling), "norms": norms}
+        parts = {"pooling": asdict(self.pooling), "held_out": asdict(self.held_out)}
+        return {**parts, "norms": norms}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
@@ -173,7 +183,8 @@ class Calibration:
             name: np.array(value) if isinstance(value, list) else value
             for name, value in plain["norms"].items()
         }
-        return cls(Pooling(**plain["pooling"]), Norms(**norms))
+        held_out = HeldOut(**plain["held_out"])
+        return cls(Pooling(**plain["pooling"]), Norms(**norms), held_out)
 
 
 def _plain(value: Any) -> Any:

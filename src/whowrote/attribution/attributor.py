@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,11 +14,13 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote import __version__
+from whowrote.attribution.evidence import Evidence, figures, mean_per_text
 from whowrote.attribution.profiles import Profiles, blocks, text_rows
 from whowrote.attribution.reading import Read, Reader, learn_to_read
 from whowrote.attribution.records import Attribution, Candidate, Combination, ModelIdentity
+from whowrote.attribution.roll import as_corpus, require_two_rows, roll, words_of
 from whowrote.attribution.verification import Verdict, Verifier, fit_verifier
-from whowrote.calibration import Calibration, Norms, Pooling, per_text
+from whowrote.calibration import Calibration, HeldOut, Norms, Pooling, per_text
 from whowrote.contrasts import MANY_ROWS, spread
 from whowrote.corpus import Corpus
 from whowrote.errors import InputError
@@ -36,30 +37,6 @@ MEMBERS = 5
 FEW_ROWS = 1000
 
 
-@dataclass(frozen=True)
-class Enrolled:
-    """An author as the model knows him."""
-
-    name: str
-    texts: int
-    passages: int
-    words: int
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What the model says of texts under every author, a row each."""
-
-    counts: IntArray
-    words: IntArray
-    log_likelihood: FloatArray
-    """Sum over passages of ln p(author | passage) - ln p(author)."""
-    log_density: FloatArray
-    """Mean over passages of the log density of the latent."""
-    figures: FloatArray
-    """(texts, authors, J): how like the author's others the text is, larger is more."""
-
-
 def default_model(n_rows: int, random_state: int) -> MixtureVAEClassifier:
     """The Student-t autoencoder with the settings that did best on so many passages.
 
@@ -71,7 +48,7 @@ def default_model(n_rows: int, random_state: int) -> MixtureVAEClassifier:
         dropout=(0.0, 0.5),
         label_weight=10.0 if few else 30.0,
         max_epochs=30 if few else 60,
-        batch_size=max(8, min(32, n_rows // 4)) if n_rows < MANY_ROWS else None,
+        batch_size=max(8, min(32, n_rows // 4)) if few else None,
         n_members=MEMBERS,
         random_state=random_state,
     )
@@ -124,15 +101,15 @@ class Attributor(BaseEstimator):
 
     def fit(self, texts: Corpus | Sequence[str], authors: Sequence[str] | None = None) -> Self:
         """Learn from a corpus, or from texts and who wrote each."""
-        self._check()
+        self.check()
         corpus = as_corpus(texts, authors).labelled()
         corpus.require_attribution(min_texts=1)
         passages = cut_all(corpus.texts, self.passage_words)
-        self.authors_ = _roll(corpus, passages)
+        self.authors_ = roll(corpus, passages)
         names = [author.name for author in self.authors_]
         codes = np.searchsorted(names, np.array(corpus.authors))
         rows = codes[passages.document]
-        _require_rows(names, rows)
+        require_two_rows(names, rows)
         model = self._model(len(rows))
         folds = self._folds(corpus, passages, rows, model.n_members)
         learnt = learn_to_read(
@@ -143,14 +120,18 @@ class Attributor(BaseEstimator):
         self.log_share_ = np.log(np.bincount(rows) / len(rows))
         columns = list(blocks(learnt.reader.features).values())
         self.profiles_ = Profiles.learn(text_rows(learnt.read), codes, columns)
-        words = _words(corpus.texts)
+        words = words_of(corpus.texts)
         self.calibration_ = self._calibrate(learnt.read, words, codes, folds % model.n_members)
         self.verifier_: Verifier | None = fit_verifier(learnt.read, learnt.reader.features, codes)
         self.training_sha256_ = tuple(corpus.sha256)
+        latents = mean_per_text(self.model_.transform(learnt.read.V), learnt.read)
+        self.training_latents_ = latents.astype(np.float16)
+        self.training_codes_ = codes.astype(np.int32)
         self.id_ = self._digest()
         return self
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Whether the settings make sense; if not, a sentence on which does not."""
         if not self.passage_words >= 20:
             raise InputError(
                 f"passage_words is {self.passage_words}; a passage must have at least 20: give "
@@ -194,18 +175,17 @@ class Attributor(BaseEstimator):
         counts, document = read.passages.counts, read.passages.document
         evidence = per_text(log_proba - self.log_share_, document)
         pooling = Pooling.fit(evidence, counts, self._log_prior(), codes)
-        figures = self._figures(read, log_proba)[np.arange(len(codes)), codes]
-        nearness = self.profiles_.own_cosines(text_rows(read), codes)
-        figures[:, : nearness.shape[1]] = nearness
-        return Calibration(pooling, Norms.fit(figures, words, codes))
+        own = self._figures(read, log_proba)[np.arange(len(codes)), codes]
+        nearness = self.profiles_.own_nearness(text_rows(read), codes)
+        own[:, : nearness.shape[1]] = nearness
+        answers = pooling.log_proba(evidence, counts, self._log_prior()).argmax(axis=1)
+        held_out = HeldOut(len(codes), int((answers == codes).sum()))
+        return Calibration(pooling, Norms.fit(own, words, codes), held_out)
 
     def _figures(self, read: Read, log_proba: FloatArray) -> FloatArray:
-        """(texts, authors, J): nearness by block, log-probability, contrast in the last view."""
-        document, counts = read.passages.document, read.passages.counts
-        parts = [self.profiles_.cosines(text_rows(read)), _mean(log_proba, document, counts)]
-        if self.reader_.contrasts is not None:
-            parts.append(_mean(read.V[:, -len(self.authors_) :], document, counts))
-        return np.concatenate(parts, axis=-1)
+        contrasts = self.reader_.contrasts
+        n_contrasts = None if contrasts is None else contrasts.n_authors
+        return figures(read, log_proba, self.profiles_, n_contrasts)
 
     def _log_prior(self) -> FloatArray:
         if self.prior == "training":
@@ -226,13 +206,13 @@ class Attributor(BaseEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReliabilityWarning)  # every Attribution says it itself
             read = self.reader_.read(texts)
-        document, counts = read.passages.document, read.passages.counts
-        log_proba = self.model_.predict_log_proba(read.V)
+        # The mean over members of what each says, as each was judged on the rows it held out.
+        log_proba = self.model_.member_log_proba(read.V).mean(axis=0)
         return Evidence(
-            counts=counts,
-            words=_words(texts),
-            log_likelihood=per_text(log_proba - self.log_share_, document),
-            log_density=_mean(self.model_.log_densities(read.V), document, counts)[..., 0],
+            counts=read.passages.counts,
+            words=words_of(texts),
+            log_likelihood=per_text(log_proba - self.log_share_, read.passages.document),
+            log_density=mean_per_text(self.model_.log_densities(read.V), read),
             figures=self._figures(read, log_proba),
         )
 
@@ -250,7 +230,7 @@ class Attributor(BaseEstimator):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The names of the authors, sorted."""
+        """The names of the authors: sorted, those enrolled later behind."""
         return np.array([author.name for author in self.authors_])
 
     def _log_proba(self, found: Evidence) -> FloatArray:
@@ -356,52 +336,16 @@ class Attributor(BaseEstimator):
         check_is_fitted(self, "model_")
         return save(self, Path(path), overwrite=overwrite)
 
+    def enroll(self, corpus: Corpus) -> Attributor:
+        """A new attributor that also knows the authors of ``corpus``; networks stay as they are."""
+        from whowrote.attribution.enrolment import enroll
+
+        check_is_fitted(self, "model_")
+        return enroll(self, corpus)
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote; the answers are equal."""
         from whowrote.attribution.storage import load
 
         return load(cls, Path(path))
-
-
-def _mean(values: FloatArray, document: IntArray, counts: IntArray) -> FloatArray:
-    """Means over the passages of each text, with a last axis of one figure."""
-    return np.asarray(per_text(values, document) / counts[:, None])[..., None]
-
-
-def _words(texts: Sequence[str]) -> IntArray:
-    return np.array([max(1, len(text.split())) for text in texts])
-
-
-def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | None) -> Corpus:
-    """A corpus, from one or from texts."""
-    if isinstance(texts, Corpus):
-        if authors is not None:
-            raise InputError("a Corpus has its authors; give authors with a list of texts only")
-        return texts
-    return Corpus.from_texts(texts, authors)
-
-
-def _roll(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:
-    counts = passages.counts
-    rows: dict[str, list[int]] = {name: [] for name in corpus.author_names}
-    for row, author in enumerate(corpus.authors):
-        rows[str(author)].append(row)
-    return tuple(
-        Enrolled(
-            name,
-            len(own),
-            int(counts[own].sum()),
-            sum(corpus.word_counts[row] for row in own),
-        )
-        for name, own in rows.items()
-    )
-
-
-def _require_rows(names: Sequence[str], rows: IntArray) -> None:
-    counts = np.bincount(rows, minlength=len(names))
-    if counts.min() < 2:
-        raise InputError(
-            f"author {names[int(counts.argmin())]!r} has one short text; learning a style needs at "
-            "least two texts or passages of each author: add texts, or leave this author out"
-        )

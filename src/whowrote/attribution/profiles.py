@@ -1,11 +1,13 @@
 r"""How near a text is to the mean of an author's texts, block by block of the features.
 
-.. math:: \cos(x, \bar x_k), \qquad
-    \bar x_k = \frac{1}{n_k} \sum_{i \in k} x_i
+.. math:: s_k(x) = \frac{x' \bar x_k}{\lVert x \rVert\, \lVert \mu_k \rVert}, \qquad
+    \lVert \mu_k \rVert^2 = \frac{n_k^2 \lVert \bar x_k \rVert^2 - \sum_i \lVert x_i \rVert^2}
+    {n_k (n_k - 1)}
 
-A contrast says how a text parts from *other* enrolled authors; the cosine says how like it is to
-*this* one, also when nobody like him is enrolled. A text of the training is compared with the mean
-of the author's other texts.
+A contrast says how a text parts from *other* enrolled authors; nearness says how like it is to
+*this* one, also when nobody like him is enrolled. It is a cosine but for the length of the mean,
+which is estimated without the noise of the single texts: so it does not grow with their number, and
+a training text against the mean of the author's other texts compares with a new one against all.
 """
 
 from __future__ import annotations
@@ -55,53 +57,65 @@ def unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
 
 @dataclass(frozen=True)
 class Profiles:
-    """The mean row of each author, (authors, columns), for each block."""
+    """The mean row of each author (authors, columns) and its length (authors,), for each block."""
 
     columns: tuple[slice, ...]
     means: tuple[NDArray[np.float32], ...]
+    lengths: tuple[FloatArray, ...]
 
     @classmethod
     def learn(cls, rows: sparse.csr_matrix, codes: IntArray, columns: Sequence[slice]) -> Self:
         """The authors' means of the rows of texts."""
-        share = 1.0 / np.bincount(codes)[codes]
-        mean = sparse.csr_matrix((share, (codes, np.arange(len(codes))))) @ rows
-        # Half precision in memory as on disk, so that a loaded model gives equal answers.
-        parts = [mean[:, own].toarray().astype(np.float16).astype(np.float32) for own in columns]
-        return cls(tuple(columns), tuple(parts))
+        counts = np.bincount(codes)
+        means, lengths = [], []
+        for own in columns:
+            part = unit_rows(sparse.csr_matrix(rows[:, own]))
+            share = sparse.csr_matrix((1.0 / counts[codes], (codes, np.arange(len(codes)))))
+            # Half precision in memory as on disk, so that a loaded model gives equal answers.
+            mean = (share @ part).toarray().astype(np.float16).astype(np.float32)
+            means.append(mean)
+            lengths.append(mean_lengths(mean, squared_norms(part), codes))
+        return cls(tuple(columns), tuple(means), tuple(lengths))
 
-    def cosines(self, rows: sparse.csr_matrix) -> FloatArray:
+    def nearness(self, rows: sparse.csr_matrix) -> FloatArray:
         """(texts, authors, blocks)."""
         found = []
-        for columns, mean in zip(self.columns, self.means, strict=True):
-            norms = np.linalg.norm(mean, axis=1)
+        for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
             dots = unit_rows(rows[:, columns]).astype(np.float32) @ mean.T
-            found.append(dots / np.where(norms > 0, norms, 1.0))
+            found.append(dots / length)
         return np.stack(found, axis=-1).astype(np.float64)
 
-    def own_cosines(self, rows: sparse.csr_matrix, codes: IntArray) -> FloatArray:
+    def own_nearness(self, rows: sparse.csr_matrix, codes: IntArray) -> FloatArray:
         """(texts, blocks): training texts against the mean of their authors' other texts.
 
         An author with one text is compared with that text itself: there is no other.
         """
         found, counts = [], np.bincount(codes)[codes].astype(np.float64)
-        for columns, mean in zip(self.columns, self.means, strict=True):
-            part = sparse.csr_matrix(rows[:, columns])
-            lengths = squared_norms(part)
+        for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
+            part = unit_rows(sparse.csr_matrix(rows[:, columns]))
             dots = np.asarray(part.multiply(mean[codes]).sum(axis=1), dtype=np.float64).ravel()
-            sums = counts**2 * (mean.astype(np.float64) ** 2).sum(axis=1)[codes]
-            alone = counts < 2
-            others = np.where(alone, sums, sums - 2 * counts * dots + lengths)
-            product = np.where(alone, dots, counts * dots - lengths)
-            scale = np.sqrt(np.maximum(others, 0) * lengths)
-            found.append(np.where(scale > 0, product / np.where(scale > 0, scale, 1.0), 0.0))
+            others = (counts * dots - squared_norms(part)) / np.maximum(counts - 1, 1)
+            found.append(np.where(counts < 2, dots, others) / length[codes])
         return np.stack(found, axis=-1)
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
-        return {f"means.{n}": mean.astype(np.float16) for n, mean in enumerate(self.means)}
+        arrays: dict[str, NDArray[Any]] = {}
+        for number, (mean, length) in enumerate(zip(self.means, self.lengths, strict=True)):
+            arrays |= {f"means.{number}": mean.astype(np.float16), f"lengths.{number}": length}
+        return arrays
 
     @classmethod
     def restore(cls, columns: Sequence[slice], state: Mapping[str, NDArray[Any]]) -> Self:
         """The opposite of :meth:`state`."""
-        means = [state[f"means.{n}"].astype(np.float32) for n in range(len(columns))]
-        return cls(tuple(columns), tuple(means))
+        numbers = range(len(columns))
+        means = [state[f"means.{n}"].astype(np.float32) for n in numbers]
+        return cls(tuple(columns), tuple(means), tuple(state[f"lengths.{n}"] for n in numbers))
+
+
+def mean_lengths(mean: NDArray[np.float32], squares: FloatArray, codes: IntArray) -> FloatArray:
+    """Lengths of the authors' means without the noise of single texts; a tenth of them at least."""
+    n = np.bincount(codes).astype(np.float64)
+    whole = (mean.astype(np.float64) ** 2).sum(axis=1)
+    clean = (n**2 * whole - np.bincount(codes, squares)) / np.maximum(n * (n - 1), 1)
+    return np.asarray(np.sqrt(np.where(n < 2, whole, np.maximum(clean, 0.1 * whole)) + 1e-12))

@@ -7,7 +7,7 @@ extractor.safetensors the weights of the neural extractor
 contrasts.safetensors the linear maps of sparse features
 profiles.safetensors  the mean row of every author
 model.safetensors     the autoencoder
-training.safetensors  SHA-256 of the training texts, to recognise one of them
+training.safetensors  SHA-256 of the training texts, to recognise one, and where they lie
 ===================== ==========================================================================
 """
 
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from whowrote import __version__, persistence
 from whowrote.attribution.profiles import Profiles, blocks
 from whowrote.attribution.reading import Reader
+from whowrote.attribution.roll import Enrolled
 from whowrote.attribution.verification import Verifier
 from whowrote.calibration import Calibration
 from whowrote.contrasts import Contrasts
@@ -66,7 +67,11 @@ def _parts(attributor: Attributor) -> dict[str, Arrays]:
     hashes = [np.frombuffer(bytes.fromhex(one), np.uint8) for one in attributor.training_sha256_]
     parts: dict[str, Arrays] = {
         "features": feature_storage.store(attributor.reader_.features).arrays,
-        "training": {"sha256": np.stack(hashes)},
+        "training": {
+            "sha256": np.stack(hashes),
+            "latents": attributor.training_latents_,
+            "codes": attributor.training_codes_,
+        },
         "profiles": attributor.profiles_.state(),
     }
     if attributor.reader_.contrasts is not None:
@@ -94,7 +99,7 @@ def _values(attributor: Attributor) -> dict[str, Any]:
 
 def save(attributor: Attributor, path: Path, *, overwrite: bool = False) -> Path:
     """Write the folder beside its place, then put it there in one step."""
-    _check_place(path, overwrite)
+    check_place(path, overwrite)
     with _folder_in_one_step(path) as draft:
         for name, arrays in _parts(attributor).items():
             record = persistence.Record(f"{KIND} {name}", {}, arrays)
@@ -119,7 +124,8 @@ def save(attributor: Attributor, path: Path, *, overwrite: bool = False) -> Path
     return path
 
 
-def _check_place(path: Path, overwrite: bool) -> None:
+def check_place(path: Path, overwrite: bool) -> None:
+    """Whether a model may be written here; if not, a sentence on why."""
     if path.is_file():
         raise InputError(f"'{path}' is a file; a model is a folder: give another name")
     if path.is_dir() and any(path.iterdir()):
@@ -189,8 +195,6 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def load(kind: type[Made], path: Path) -> Made:
     """Put an attributor together again."""
-    from whowrote.attribution.attributor import Enrolled
-
     manifest = read_manifest(path)
     parts = {
         name: persistence.read(path / f"{name}.safetensors", f"{KIND} {name}").arrays
@@ -215,5 +219,7 @@ def load(kind: type[Made], path: Path) -> Made:
         None if about is None else Verifier(**{**about, "weights": tuple(about["weights"])})
     )
     attributor.training_sha256_ = tuple(row.tobytes().hex() for row in parts["training"]["sha256"])
+    attributor.training_latents_ = parts["training"]["latents"]
+    attributor.training_codes_ = parts["training"]["codes"]
     attributor.id_ = manifest["id"]
     return attributor

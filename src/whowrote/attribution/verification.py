@@ -1,14 +1,16 @@
 r"""Are two texts by one author? A likelihood ratio from how alike their rows are.
 
-.. math:: \ln \mathrm{LR} = b + \sum_v w_v \cos(x_v, y_v)
+.. math:: \ln \mathrm{LR} = b + \sum_v w_v \cos(x_v, y_v) + c\, (\ln n_x + \ln n_y)
 
-over the blocks *v* of the features (the neural vector; the n-grams), each text being the mean of
-its passages. The curve is fitted on pairs of training texts, as many by one author as by two, so it
-holds for texts like those: their length, their genre, their topics.
+over the blocks *v* of the features (the neural vector; the n-grams), each text of :math:`n` words
+being the mean of its passages. Short texts are less alike even by one author: hence the last term.
+The curve is fitted on pairs of training texts and of single passages of them, as many by one author
+as by two, so it holds for texts like those: their length, their genre, their topics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,10 +25,11 @@ from whowrote.attribution.reading import Read
 from whowrote.features.interface import TextFeatures
 from whowrote.features.verification import auc, balanced_pairs
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 PAIRS = 10_000
 LEAST_PAIRS = 6
+PAIR = np.array([[0, 1]])
 
 
 @dataclass(frozen=True)
@@ -51,18 +54,21 @@ class Verifier:
     """The curve, how many pairs it comes from, and how well it parts them."""
 
     weights: tuple[float, ...]
+    length_weight: float
     bias: float
     pairs: int
     auc: float
 
     def verdict(self, read: Read, features: TextFeatures) -> Verdict:
         """Judge the first two texts that were read."""
-        similar = similarities(read, features, np.array([[0, 1]]))
-        log_lr = self.bias + float(np.dot(self.weights, list(similar.values()))[0])
+        rows = text_rows(read)
+        similar = [cosines(rows[:, own], PAIR)[0] for own in blocks(features).values()]
+        length = np.log(text_words(read)).sum()
+        log_lr = self.bias + np.dot(self.weights, similar) + self.length_weight * length
         return Verdict(
-            log_lr / float(np.log(10)),
+            float(log_lr / np.log(10)),
             float(expit(log_lr)),
-            {name: float(value[0]) for name, value in similar.items()},
+            dict(zip(blocks(features), map(float, similar), strict=True)),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,28 +76,53 @@ class Verifier:
         return {**asdict(self), "weights": list(self.weights)}
 
 
-def similarities(read: Read, features: TextFeatures, pairs: IntArray) -> dict[str, FloatArray]:
-    """The cosine of every pair of texts, block by block."""
-    rows = text_rows(read)
-    found = {}
-    for name, columns in blocks(features).items():
-        unit = unit_rows(sparse.csr_matrix(rows[:, columns]))
-        products = unit[pairs[:, 0]].multiply(unit[pairs[:, 1]])
-        found[name] = np.asarray(products.sum(axis=1), dtype=np.float64).ravel()
-    return found
+def text_words(read: Read) -> IntArray:
+    """Words of every text."""
+    words = [max(1, len(passage.split())) for passage in read.passages.texts]
+    return np.bincount(read.passages.document, words).astype(np.intp)
+
+
+def cosines(rows: sparse.csr_matrix, pairs: IntArray) -> FloatArray:
+    """The cosine of every pair of rows."""
+    unit = unit_rows(sparse.csr_matrix(rows))
+    products = unit[pairs[:, 0]].multiply(unit[pairs[:, 1]])
+    return np.asarray(products.sum(axis=1), dtype=np.float64).ravel()
+
+
+@dataclass(frozen=True)
+class _Examples:
+    """Pairs to learn from: similarities and lengths, and whether one author wrote both."""
+
+    figures: FloatArray
+    same: NDArray[np.bool_]
+
+
+def _examples(
+    rows: sparse.csr_matrix, words: IntArray, codes: IntArray, columns: Sequence[slice]
+) -> _Examples:
+    pairs = balanced_pairs(codes, PAIRS)
+    both = np.column_stack([pairs.left, pairs.right])
+    similar = [cosines(rows[:, own], both) for own in columns]
+    return _Examples(np.column_stack([*similar, np.log(words)[both].sum(axis=1)]), pairs.same)
 
 
 def fit_verifier(read: Read, features: TextFeatures, codes: IntArray) -> Verifier | None:
     """Learn the curve from pairs of training texts; None where there are too few."""
-    pairs = balanced_pairs(codes, PAIRS)
-    if len(pairs.same) < LEAST_PAIRS:
+    columns = list(blocks(features).values())
+    whole = _examples(text_rows(read), text_words(read), codes, columns)
+    if len(whole.same) < LEAST_PAIRS:
         return None
-    both = np.column_stack([pairs.left, pairs.right])
-    similar = np.column_stack(list(similarities(read, features, both).values()))
-    curve = LogisticRegression(C=100.0).fit(similar, pairs.same)
+    _, first = np.unique(read.passages.document, return_index=True)
+    words = np.array([max(1, len(read.passages.texts[row].split())) for row in first])
+    part = _examples(sparse.csr_matrix(read.X)[first], words, codes, columns)
+    figures = np.concatenate([whole.figures, part.figures])
+    same = np.concatenate([whole.same, part.same])
+    curve = LogisticRegression(C=100.0, max_iter=1000).fit(figures, same)
+    *weights, length_weight = curve.coef_[0].tolist()
     return Verifier(
-        tuple(curve.coef_[0].tolist()),
+        tuple(weights),
+        length_weight,
         float(curve.intercept_[0]),
-        len(pairs.same),
-        auc(curve.decision_function(similar), pairs.same),
+        len(whole.same),
+        auc(curve.decision_function(whole.figures), whole.same),
     )

@@ -62,8 +62,8 @@ class NGramSVM(_TextClassifier):
         s_k(x) = w_k^\top x + b_k
 
     The case of letters is kept: it is style. N-grams of fewer than ``min_df`` texts are dropped;
-    with "auto" the limits are 5 (characters) and 3 (words), and sink to 1 where texts are few.
-    The vectoriser is fitted once. The machine is fitted on all rows for the answer, and on ``cv``
+    with "auto" the limits are 5 (characters) and 3 (words), and sink where texts are few. The
+    vectoriser is fitted once. The machine is fitted on all rows for the answer, and on ``cv``
     folds of the same rows for the temperature of the probabilities, which costs no accuracy.
 
     >>> texts = ["I walk, and I sing."] * 3 + ["We went home; we slept!"] * 3

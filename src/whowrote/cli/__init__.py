@@ -12,7 +12,20 @@ from typing import Annotated
 import typer
 
 from whowrote import __version__
-from whowrote.cli import audit, demo, embed, experiment, extractor, sweep
+from whowrote.cli import (
+    attribute,
+    audit,
+    demo,
+    embed,
+    enroll,
+    evaluate,
+    experiment,
+    extractor,
+    inspect,
+    sweep,
+    train,
+    verify,
+)
 from whowrote.errors import InputError
 
 app = typer.Typer(
@@ -23,6 +36,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command(name="train")(train.train)
+app.command(name="attribute")(attribute.attribute)
+app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="verify")(verify.verify)
+app.command(name="enroll")(enroll.enroll)
+app.command(name="inspect")(inspect.inspect)
 app.command(name="audit")(audit.audit)
 app.command(name="demo")(demo.demo)
 app.command(name="embed")(embed.embed)

@@ -74,14 +74,18 @@ class Answers:
             yield rows.take(torch.arange(len(rows), device=self._device).expand(members, len(rows)))
 
     @torch.no_grad()
-    def _log_proba(self, X: Any) -> FloatArray:
-        """ln of the members' mean probability, (n, K), in float64 so that rows sum to one."""
+    def member_log_proba(self, X: Any) -> FloatArray:
+        """Ln p(author | o) of every member on its own, (members, n, K), in float64."""
         parts = [
-            torch.logsumexp(self.fleet_.scores(b.inputs).log_responsibilities.double(), 0)
+            torch.log_softmax(self.fleet_.scores(b.inputs).score.double(), dim=-1)
             for b in self._batches(X)
         ]
-        summed = torch.cat(parts).cpu().numpy()
-        return np.asarray(summed - logsumexp(summed, axis=1, keepdims=True))
+        return torch.cat(parts, dim=1).cpu().numpy()
+
+    def _log_proba(self, X: Any) -> FloatArray:
+        """ln of the members' mean probability, (n, K), in float64 so that rows sum to one."""
+        each = self.member_log_proba(X)
+        return np.asarray(logsumexp(each, axis=0) - math.log(len(each)))
 
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Ln p(author | o), or ln gamma without labels, (n, K)."""

@@ -138,6 +138,10 @@ class AdHominem(TransformerMixin, BaseEstimator):
             _words(found.spans, found.per_token()),
         )
 
+    def card(self) -> dict[str, Any]:
+        """Where the weights come from: data, date, sizes, results."""
+        return dict(self._reader().extractor.card)
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``lev0`` to ``lev199``."""
         size = self._reader().network.architecture.lev_dim

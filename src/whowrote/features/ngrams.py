@@ -5,7 +5,7 @@ r"""Sparse rows of character and word n-grams.
 
 Character 2-4-grams beside word or mark 1-2-grams, each block of unit length. The case of letters is
 kept: it is style. N-grams of fewer than ``min_df`` texts are dropped; with "auto" the limits are 5
-(characters) and 3 (words), and sink to 1 where texts are few.
+(characters) and 3 (words), and sink to 2 and 1 where texts are few.
 
 An n-gram is known by a 64-bit hash (:mod:`whowrote.features.hashing`), so what has been learnt
 holds no text, and whole arrays of n-grams are counted at once: the rows are those of scikit-learn's
@@ -35,7 +35,7 @@ from whowrote.features.hashing import (
 from whowrote.features.interface import checked_texts, text_tags
 from whowrote.progress import tell
 
-MIN_DF = ((200, (5, 3)), (20, (2, 1)), (0, (1, 1)))
+MIN_DF = ((200, (5, 3)), (8, (2, 2)), (0, (1, 1)))
 """From so many texts on, n-grams must be in so many texts: of characters, of words."""
 MAX_FEATURES = (150_000, 80_000)
 TEXTS_PER_SURVEY = 2000

@@ -77,10 +77,10 @@ def place_components(
     count = classes.count + 1
     mixture.loc.copy_(classes.mean)
     mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))
-    mixture.factor.copy_(_factor_of(classes.within).unsqueeze(1).expand(m, k, d, d))
+    mixture.factor.copy_(free_factor(classes.within).unsqueeze(1).expand(m, k, d, d))
 
 
-def _factor_of(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
+def free_factor(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
     """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
     mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
     ridge = 0.01 * mean[:, None, None] * torch.eye(matrix.shape[-1]).to(matrix)

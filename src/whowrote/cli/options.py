@@ -1,0 +1,51 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from whowrote.corpus import Corpus
+
+FORMATS = (
+    "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution or "
+    "pan-verification"
+)
+
+CorpusPath = Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")]
+ModelPath = Annotated[Path, typer.Argument(help="The folder that `whowrote train` wrote.")]
+Format = Annotated[str | None, typer.Option(help=f"The format, if not to be detected: {FORMATS}.")]
+TextColumn = Annotated[str | None, typer.Option(help="The column of texts.")]
+AuthorColumn = Annotated[
+    str | None, typer.Option(help="The column of authors; '' if there is none.")
+]
+IdColumn = Annotated[str | None, typer.Option(help="The column of ids; '' numbers the documents.")]
+GroupColumn = Annotated[
+    str | None, typer.Option(help="The column (or metadata) of groups that no split may divide.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, only the answer.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
+Seed = Annotated[int, typer.Option(help="The same seed and texts give the same answer.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Write over a model that is there already.")
+]
+Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
+
+
+def read_corpus(path: Path, **reading: Any) -> Corpus:
+    """Load a corpus; what was skipped or repaired is one line on standard error."""
+    import warnings
+
+    from whowrote.corpus import load
+    from whowrote.errors import CorpusWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CorpusWarning)
+        corpus = load(path, **reading)
+    for warning in caught:
+        typer.echo(f"whowrote: {warning.message}", err=True)
+    return corpus

@@ -1,0 +1,195 @@
+r"""How good is it on this corpus? Cross-validation, beside the classic methods.
+
+Texts are cut into folds, groups whole; each fold is attributed by a model that has learnt from the
+others. The answers of all folds together give the figures of :mod:`whowrote.metrics`, the error
+against the length of the texts, and how often "none of these" was said of texts whose author was
+enrolled: each such answer is wrong, and the share should be near ``none_below``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whowrote.attribution import Attributor
+from whowrote.attribution.lengths import LengthBin, error_by_length
+from whowrote.attribution.roll import words_of
+from whowrote.corpus import Corpus
+from whowrote.errors import InputError
+from whowrote.metrics import Evaluation, evaluate
+from whowrote.progress import tell
+from whowrote.splits import combined_hash, folds
+
+FloatArray = NDArray[np.floating[Any]]
+OURS = "whowrote"
+
+
+@dataclass(frozen=True)
+class Method:
+    """The figures of one method, and what each text got: confidence, right or not."""
+
+    name: str
+    evaluation: Evaluation
+    by_length: tuple[LengthBin, ...]
+    confidence: tuple[float, ...]
+    right: tuple[bool, ...]
+    none_share: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "name": self.name,
+            **self.evaluation.to_dict(),
+            "by_length": [asdict(one) for one in self.by_length],
+            "none_share": self.none_share,
+        }
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """All methods on the same folds."""
+
+    texts: int
+    authors: tuple[str, ...]
+    n_folds: int
+    split_hash: str
+    seed: int
+    methods: tuple[Method, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        plain = asdict(self)
+        plain["authors"] = list(self.authors)
+        plain["methods"] = [method.to_dict() for method in self.methods]
+        return plain
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Log-probabilities of some texts, and whether "none of these" was said."""
+
+    log_proba: FloatArray
+    none: NDArray[np.bool_] | None
+
+
+def _ours(attributor: Attributor) -> Callable[[Corpus, Corpus], _Answers]:
+    from sklearn.base import clone
+
+    def answer(training: Corpus, new: Corpus) -> _Answers:
+        fitted = clone(attributor).fit(training)
+        found = fitted.attribute(new)
+        columns = {name: column for column, name in enumerate(fitted.classes_.tolist())}
+        table = np.empty((len(new), len(columns)))
+        for row, one in enumerate(found):
+            for candidate in one.ranking:
+                table[row, columns[candidate.author]] = candidate.probability
+        none = np.array([one.author is None for one in found])
+        with np.errstate(divide="ignore"):
+            return _Answers(np.log(table), none)
+
+    return answer
+
+
+def _classic(make: Callable[[], Any]) -> Callable[[Corpus, Corpus], _Answers]:
+    def answer(training: Corpus, new: Corpus) -> _Answers:
+        fitted = make().fit(list(training.texts), list(training.authors))
+        return _Answers(fitted.predict_log_proba(list(new.texts)), None)
+
+    return answer
+
+
+def _on_vectors(name: str) -> Any:
+    from sklearn.pipeline import make_pipeline
+
+    from whowrote import baselines
+    from whowrote.features import AdHominem
+
+    return make_pipeline(AdHominem(), getattr(baselines, name)())
+
+
+def _on_texts(name: str) -> Any:
+    from whowrote import baselines
+
+    return getattr(baselines, name)()
+
+
+BASELINES: dict[str, Callable[[], Any]] = {
+    "ngram-svm": lambda: _on_texts("NGramSVM"),
+    "delta": lambda: _on_texts("BurrowsDelta"),
+    "linear-svm": lambda: _on_vectors("LinearSVM"),
+    "rbf-svm": lambda: _on_vectors("RBFSVM"),
+}
+"""Classic methods by name: the first two read the texts, the others the neural vectors."""
+
+
+def cross_validate(
+    corpus: Corpus,
+    attributor: Attributor | None = None,
+    *,
+    baselines: Sequence[str] = (),
+    n_folds: int | None = None,
+    seed: int = 0,
+) -> CrossValidation:
+    """Attribute every text by models that have not seen it; None: five folds, or as many as go."""
+    corpus = corpus.labelled()
+    corpus.require_attribution(min_texts=2)
+    unknown = [name for name in baselines if name not in BASELINES]
+    if unknown:
+        raise InputError(
+            f"baseline {unknown[0]!r} is not known; it must be one of {', '.join(BASELINES)}"
+        )
+    splits = folds(
+        [str(author) for author in corpus.authors],
+        corpus.groups,
+        ids=corpus.ids,
+        n_folds=n_folds or _possible_folds(corpus),
+        random_state=seed,
+    )
+    answer = {OURS: _ours(attributor or Attributor(random_state=seed))}
+    answer |= {name: _classic(BASELINES[name]) for name in baselines}
+    parts = [(corpus.subset(split.train), corpus.subset(split.held_out)) for split in splits]
+    methods = []
+    for number, (name, method) in enumerate(answer.items()):
+        found = []
+        for fold, (training, new) in enumerate(parts):
+            found.append(method(training, new))
+            tell(f"evaluating {name}", fold + 1, len(parts))
+        methods.append(_judged(name, corpus.author_names, [new for _, new in parts], found))
+        tell("evaluating", number + 1, len(answer))
+    return CrossValidation(
+        texts=len(corpus),
+        authors=corpus.author_names,
+        n_folds=len(splits),
+        split_hash=combined_hash(splits),
+        seed=seed,
+        methods=tuple(methods),
+    )
+
+
+def _possible_folds(corpus: Corpus) -> int:
+    """Five, or as many as the author with the fewest groups has; at least two."""
+    groups = {(author, group) for author, group in zip(corpus.authors, corpus.groups, strict=True)}
+    return max(2, min(5, *Counter(author for author, _ in groups).values()))
+
+
+def _judged(
+    name: str, authors: tuple[str, ...], parts: Sequence[Corpus], found: Sequence[_Answers]
+) -> Method:
+    log_proba = np.concatenate([one.log_proba for one in found])
+    truth = [str(author) for part in parts for author in part.authors]
+    words = words_of([text for part in parts for text in part.texts])
+    right = np.array(authors)[log_proba.argmax(axis=1)] == np.array(truth)
+    none = [one.none for one in found if one.none is not None]
+    return Method(
+        name=name,
+        evaluation=evaluate(truth, log_proba, authors, log=True),
+        by_length=error_by_length(words, right),
+        confidence=tuple(np.exp(log_proba.max(axis=1)).tolist()),
+        right=tuple(right.tolist()),
+        none_share=float(np.concatenate(none).mean()) if none else None,
+    )

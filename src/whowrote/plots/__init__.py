@@ -1,0 +1,30 @@
+"""Pictures of results: each a pure function from records or arrays to a matplotlib figure.
+
+Made with the object-oriented interface alone: no window, no global state, no display needed.
+"""
+
+from whowrote.plots.answers import Bar as Bar
+from whowrote.plots.answers import confusion_matrix as confusion_matrix
+from whowrote.plots.answers import probability_bars as probability_bars
+from whowrote.plots.authors import degrees_of_freedom as degrees_of_freedom
+from whowrote.plots.authors import dendrogram as dendrogram
+from whowrote.plots.latent import Ellipses as Ellipses
+from whowrote.plots.latent import latent_map as latent_map
+from whowrote.plots.panels import Curve as Curve
+from whowrote.plots.panels import Panel as Panel
+from whowrote.plots.panels import curves as curves
+from whowrote.plots.panels import scatter_panels as scatter_panels
+from whowrote.plots.quality import length_errors as length_errors
+from whowrote.plots.quality import reliability_diagram as reliability_diagram
+from whowrote.plots.style import BLUES as BLUES
+from whowrote.plots.style import FAINT as FAINT
+from whowrote.plots.style import FORMATS as FORMATS
+from whowrote.plots.style import GROUPS as GROUPS
+from whowrote.plots.style import INK as INK
+from whowrote.plots.style import OUTSIDE as OUTSIDE
+from whowrote.plots.style import PAPER as PAPER
+from whowrote.plots.style import RIGHT as RIGHT
+from whowrote.plots.style import WRONG as WRONG
+from whowrote.plots.style import percent as percent
+from whowrote.plots.style import save as save
+from whowrote.plots.style import svg as svg

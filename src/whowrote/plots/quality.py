@@ -1,0 +1,137 @@
+"""How good are the answers: confidence against truth, and error against length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+from numpy.typing import ArrayLike, NDArray
+
+from whowrote.errors import InputError
+from whowrote.metrics import calibration_error, wilson
+from whowrote.plots.style import FAINT, RIGHT, RULE, finish, sheet
+
+if TYPE_CHECKING:  # the record alone: pictures need not load the model that made it
+    from whowrote.attribution.lengths import LengthBin
+
+
+def reliability_diagram(
+    confidence: ArrayLike,
+    right: ArrayLike,
+    *,
+    n_bins: int = 15,
+    title: str = "Is it as often right as it is sure?",
+) -> Figure:
+    """Share right against confidence in bins of equal width, and how many answers each bin has.
+
+    On the diagonal the probabilities can be taken at their word; below it they are too sure. The
+    bins, and so the ECE in the title, are those of :func:`whowrote.metrics.evaluate`.
+    """
+    sure, hits = np.asarray(confidence, dtype=np.float64), np.asarray(right, dtype=bool)
+    _check_confidence(sure, hits)
+    ece = calibration_error(sure, hits, n_bins=n_bins)
+    bins = np.minimum((sure * n_bins).astype(np.intp), n_bins - 1)
+    figure = sheet(5.2, 5.6)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    above.plot([0.0, 1.0], [0.0, 1.0], color=FAINT, lw=1.0, ls=(0, (4, 3)))
+    for number in np.unique(bins):
+        _draw_bin(above, sure[bins == number], hits[bins == number])
+    edges = np.linspace(0.0, 1.0, n_bins + 1)
+    counts = np.bincount(bins, minlength=n_bins)
+    below.bar(edges[:-1], counts, width=0.92 / n_bins, align="edge", color=RIGHT, alpha=0.55)
+    _reliability_axes(above, below, f"{title}  ECE {ece:.1%}", len(sure))
+    return figure
+
+
+def _draw_bin(axes: Axes, sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> None:
+    count, x = int(hits.sum()), float(sure.mean())
+    interval = wilson(count, len(hits))
+    axes.vlines(x, interval.low, interval.high, color=RIGHT, lw=1.4, alpha=0.45)
+    axes.scatter([x], [count / len(hits)], s=34, color=RIGHT, zorder=3, linewidths=0, clip_on=False)
+
+
+def _reliability_axes(above: Axes, below: Axes, title: str, n: int) -> None:
+    above.set_xlim(0.0, 1.02)
+    above.set_ylim(0.0, 1.02)
+    above.set_ylabel("share right, 95 % interval", color=FAINT, fontsize=9)
+    above.grid(color=RULE, lw=0.8)
+    above.set_axisbelow(True)
+    for axis in (above.xaxis, above.yaxis):
+        axis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    below.set_ylabel(f"{n:,} answers", color=FAINT, fontsize=8)
+    below.set_xlabel("probability of the answer", color=FAINT, fontsize=9)
+    below.locator_params(axis="y", nbins=3, integer=True)
+    finish(above, title)
+    finish(below, "")
+
+
+def length_errors(bins: Sequence[LengthBin], *, title: str = "How long must a text be?") -> Figure:
+    """Error of each bin of lengths with its 95 % interval, on a log axis of words."""
+    if not bins:
+        raise InputError("bins is empty; a plot needs texts: give the bins of error_by_length")
+    figure = sheet(6.8, 4.0)
+    axes = figure.add_subplot()
+    for one in bins:
+        middle = float(np.sqrt(one.low * one.high))
+        axes.hlines(one.error, one.low, one.high, color=RIGHT, lw=1.6, alpha=0.5)
+        axes.vlines(middle, one.interval.low, one.interval.high, color=RIGHT, lw=1.4, alpha=0.45)
+        axes.scatter(
+            [middle], [one.error], s=34, color=RIGHT, zorder=3, linewidths=0, clip_on=False
+        )
+        axes.annotate(
+            f"{one.n:,}",
+            (middle, one.interval.high),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            color=FAINT,
+            fontsize=8,
+        )
+    _length_axes(axes, bins, title)
+    return figure
+
+
+def _length_axes(axes: Axes, bins: Sequence[LengthBin], title: str) -> None:
+    low, high = min(one.low for one in bins), max(one.high for one in bins)
+    axes.set_xscale("log")
+    margin = (high / low) ** 0.03 if high > low else 1.1
+    axes.set_xlim(low / margin, high * margin)
+    ticks = _spaced([edge for one in bins for edge in (one.low, one.high)])
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.set_xticklabels([f"{tick:,.0f}" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_ylim(0.0, min(1.0, 1.12 * max(one.interval.high for one in bins)))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    axes.grid(axis="y", color=RULE, lw=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("words of the text (number of texts above each bin)", color=FAINT, fontsize=9)
+    axes.set_ylabel("error, 95 % interval", color=FAINT, fontsize=9)
+    finish(axes, title)
+
+
+def _spaced(values: Sequence[float], share: float = 0.09) -> list[float]:
+    """Those values, ascending, that are far enough apart on a log axis to be written."""
+    ordered = sorted(set(values))
+    gap = share * float(np.log(ordered[-1] / ordered[0]))
+    kept = [ordered[0]]
+    for value in ordered[1:-1]:
+        if np.log(value / kept[-1]) >= gap and np.log(ordered[-1] / value) >= gap:
+            kept.append(value)
+    return kept if ordered[-1] == kept[-1] else [*kept, ordered[-1]]
+
+
+def _check_confidence(sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> None:
+    if sure.ndim != 1 or sure.shape != hits.shape or len(sure) == 0:
+        raise InputError(
+            f"confidence has shape {sure.shape} and right {hits.shape}; both must have one entry "
+            "per text: give the probability of each answer and whether it is right"
+        )
+    if not ((sure >= 0.0) & (sure <= 1.0)).all():
+        raise InputError(
+            f"confidence has {sure[~((sure >= 0.0) & (sure <= 1.0))][0]}; a probability lies "
+            "between 0 and 1: give the largest entry of each row of predict_proba"
+        )

@@ -109,7 +109,8 @@ class Norms:
         counts = np.bincount(codes)[codes][:, None]
         inside = figures - _means(figures, codes)[codes]
         w_inside = (w - _means(w[:, None], codes)[codes, 0])[:, None]
-        slopes = (w_inside * inside).sum(0) / max(float((w_inside**2).sum()), 1e-9)
+        # Texts of nearly one length say little of other lengths: no slope without a spread.
+        slopes = (w_inside * inside).sum(0) / (float((w_inside**2).sum()) + PULL / 4)
         level = figures - slopes * w[:, None]
         pulled = (level.mean(0) * PULL + _means(level, codes) * np.bincount(codes)[:, None]) / (
             PULL + np.bincount(codes)[:, None]

@@ -34,6 +34,11 @@ def tell(name: str, done: int, total: int) -> None:
         listener(Stage(name, done, total))
 
 
+def current_listener() -> Callable[[Stage], None] | None:
+    """Who listens here: to be taken along by work that goes on in other threads."""
+    return _listener.get()
+
+
 @contextmanager
 def listening(listener: Callable[[Stage], None]) -> Iterator[None]:
     """Hear of all work that is done inside.

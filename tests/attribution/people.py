@@ -6,8 +6,8 @@ WORDS = (
     "the a of and to in that it is was for on are with as they at be this from have or by one had "
     "not but what all were when we there can an which said if do will each about how up out them "
     "then she many some so these would other into has more two like him see time could no make"
-).split()
-STRANGE = "quoth yonder forsooth verily hath doth thine ere whilst perchance nay mayhap".split()
+)
+STRANGE = "quoth yonder forsooth verily hath doth thine ere whilst perchance nay mayhap"
 MARKS = [".", ",", "!", "...", ";", " -", "?", ":"]
 
 
@@ -17,15 +17,15 @@ def texts_by(
     *,
     words: int = 120,
     seed: int = 0,
-    vocabulary: list[str] = WORDS,
+    vocabulary: str = WORDS,
 ) -> list[str]:
     """Texts drawn with the author's preferences; another ``seed`` gives new ones by him."""
-    habits = np.random.default_rng([7, author])
-    likes = habits.dirichlet(np.full(len(vocabulary), 0.7))
+    known, habits = vocabulary.split(), np.random.default_rng([7, author])
+    likes = habits.dirichlet(np.full(len(known), 0.7))
     ends = habits.dirichlet(np.full(len(MARKS), 0.7))
     random, texts = np.random.default_rng([8, author, seed]), []
     for _ in range(count):
-        drawn = random.choice(vocabulary, words, p=likes)
+        drawn = random.choice(known, words, p=likes)
         marks = random.choice(MARKS, words, p=ends)
         pairs = enumerate(zip(drawn, marks, strict=True))
         texts.append(" ".join(word + (mark if i % 6 == 5 else "") for i, (word, mark) in pairs))
@@ -36,12 +36,12 @@ def name(author: int) -> str:
     return f"Person {author}"
 
 
-def corpus(authors: int, count: int, **how: int) -> tuple[list[str], list[str]]:
+def corpus(authors: int, count: int, *, seed: int = 0) -> tuple[list[str], list[str]]:
     """Texts by several people, and their names."""
-    texts = [text for author in range(authors) for text in texts_by(author, count, **how)]  # type: ignore[arg-type]
+    texts = [text for author in range(authors) for text in texts_by(author, count, seed=seed)]
     return texts, [name(author) for author in range(authors) for _ in range(count)]
 
 
-def strangers(count: int, words: int = 120) -> list[str]:
+def strangers(count: int) -> list[str]:
     """Texts of somebody with quite other habits."""
-    return texts_by(99, count, words=words, vocabulary=STRANGE)
+    return texts_by(99, count, vocabulary=STRANGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,15 +17,15 @@ from sklearn.utils.validation import check_is_fitted
 from whowrote import __version__
 from whowrote.attribution.evidence import Evidence, figures, mean_per_text
 from whowrote.attribution.profiles import Profiles, blocks, text_rows
-from whowrote.attribution.reading import Read, Reader, learn_to_read
+from whowrote.attribution.reading import Learnt, Read, learn_to_read
 from whowrote.attribution.records import Attribution, Candidate, Combination, ModelIdentity
 from whowrote.attribution.roll import as_corpus, require_two_rows, roll, words_of
 from whowrote.attribution.verification import Verdict, Verifier, fit_verifier
 from whowrote.calibration import Calibration, HeldOut, Norms, Pooling, per_text
-from whowrote.contrasts import MANY_ROWS, spread
+from whowrote.contrasts import MANY_ROWS, finer, spread
 from whowrote.corpus import Corpus
 from whowrote.errors import InputError
-from whowrote.estimators import MixtureVAEClassifier
+from whowrote.estimators import MixtureVAEClassifier, checks
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, TextFeatures
 from whowrote.features.storage import name_of, named
 from whowrote.features.tokens import split
@@ -104,24 +105,22 @@ class Attributor(BaseEstimator):
         self.check()
         corpus = as_corpus(texts, authors).labelled()
         corpus.require_attribution(min_texts=1)
-        passages = cut_all(corpus.texts, self.passage_words)
-        self.authors_ = roll(corpus, passages)
-        names = [author.name for author in self.authors_]
+        passages = cut_all(corpus.texts, int(self.passage_words))
+        enrolled = roll(corpus, passages)
+        names = [author.name for author in enrolled]
         codes = np.searchsorted(names, np.array(corpus.authors))
         rows = codes[passages.document]
         require_two_rows(names, rows)
-        model = self._model(len(rows))
-        folds = self._folds(corpus, passages, rows, model.n_members)
-        learnt = learn_to_read(
-            clone(named(self.features)), passages, rows, folds, self.passage_words
-        )
-        self.reader_: Reader = learnt.reader
-        self.model_ = model.fit(learnt.read.V, rows, folds=folds % model.n_members)
+        model, features = self._model(len(rows)), clone(named(self.features))
+        members, folds = self._folds(corpus, passages, rows, model.n_members)
+        learnt = learn_to_read(features, passages, rows, folds, int(self.passage_words))
+        model.fit(learnt.read.V, rows, folds=members)
+        # Only now, so that a fit that failed leaves the model as it was.
+        self.authors_, self.reader_, self.model_ = enrolled, learnt.reader, model
         self.log_share_ = np.log(np.bincount(rows) / len(rows))
         columns = list(blocks(learnt.reader.features).values())
         self.profiles_ = Profiles.learn(text_rows(learnt.read), codes, columns)
-        words = words_of(corpus.texts)
-        self.calibration_ = self._calibrate(learnt.read, words, codes, folds % model.n_members)
+        self.calibration_ = self._calibrate(learnt, words_of(corpus.texts), codes, members)
         self.verifier_: Verifier | None = fit_verifier(learnt.read, learnt.reader.features, codes)
         self.training_sha256_ = tuple(corpus.sha256)
         latents = mean_per_text(self.model_.transform(learnt.read.V), learnt.read)
@@ -132,18 +131,29 @@ class Attributor(BaseEstimator):
 
     def check(self) -> None:
         """Whether the settings make sense; if not, a sentence on which does not."""
-        if not self.passage_words >= 20:
+        checks.at_least("passage_words", self.passage_words, 20, integer=True)
+        if not (isinstance(self.none_below, Real) and 0 <= float(self.none_below) < 1):
             raise InputError(
-                f"passage_words is {self.passage_words}; a passage must have at least 20: give "
-                f"{WORDS}"
-            )
-        if not 0 <= self.none_below < 1:
-            raise InputError(
-                f"none_below is {self.none_below}; it must be at least 0 and below 1: give 0.05, "
+                f"none_below is {self.none_below!r}; it must be at least 0 and below 1: give 0.05, "
                 "or 0 to always name somebody"
             )
-        if self.prior not in ("equal", "training"):
-            raise InputError(f"prior is {self.prior!r}; it must be 'equal' or 'training'")
+        checks.one_of("prior", self.prior, ("equal", "training"))
+        checks.at_least("random_state", self.random_state, 0, integer=True)
+        if not (isinstance(self.features, str) or hasattr(self.features, "get_params")):
+            raise InputError(
+                f"features is {self.features!r}; it must be 'hybrid', 'adhominem', 'ngrams', or a "
+                "feature set such as SentenceEncoder('name')"
+            )
+        if isinstance(self.features, type):
+            raise InputError(
+                f"features is the class {self.features.__name__}; it must be an object: write "
+                f"{self.features.__name__}()"
+            )
+        if not isinstance(self.model, MixtureVAEClassifier | None):
+            raise InputError(
+                f"model is {self.model!r}; it must be a MixtureVAEClassifier, or None for one that "
+                "suits the texts"
+            )
 
     def _model(self, n_rows: int) -> MixtureVAEClassifier:
         if self.model is None:
@@ -154,20 +164,26 @@ class Attributor(BaseEstimator):
                 "what one member learns from, another one is judged by: give 5"
             )
         model: MixtureVAEClassifier = clone(self.model)
+        if model.random_state is None:
+            model.set_params(random_state=int(self.random_state))
         return model
 
     def _folds(
         self, corpus: Corpus, passages: Passages, codes: IntArray, n_members: int
-    ) -> IntArray:
-        """Folds of passages; a multiple of the members, so that each member leaves some out."""
+    ) -> tuple[IntArray, IntArray]:
+        """What each member leaves out, and the folds of the contrasts: the same or finer."""
         _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
-        times = 1 if len(codes) >= MANY_ROWS else 2
-        return spread(codes, groups[passages.document], times * n_members, self.random_state)
+        groups, seed = groups[passages.document], int(self.random_state)
+        members = spread(codes, groups, n_members, seed)
+        if len(codes) >= MANY_ROWS:
+            return members, members
+        return members, finer(members, codes, groups, seed)
 
     def _calibrate(
-        self, read: Read, words: IntArray, codes: IntArray, member: IntArray
+        self, learnt: Learnt, words: IntArray, codes: IntArray, member: IntArray
     ) -> Calibration:
         """Judge every training text by what has not learnt from it."""
+        read = learnt.blind
         log_proba = np.empty((len(member), len(self.authors_)))
         for number in np.unique(member):
             rows, alone = member == number, self.model_.member(int(number))
@@ -176,7 +192,8 @@ class Attributor(BaseEstimator):
         evidence = per_text(log_proba - self.log_share_, document)
         pooling = Pooling.fit(evidence, counts, self._log_prior(), codes)
         own = self._figures(read, log_proba)[np.arange(len(codes)), codes]
-        nearness = self.profiles_.own_nearness(text_rows(read), codes)
+        rows = text_rows(learnt.read)
+        nearness = self.profiles_.own_nearness(rows, codes, text_rows(read))
         own[:, : nearness.shape[1]] = nearness
         answers = pooling.log_proba(evidence, counts, self._log_prior()).argmax(axis=1)
         held_out = HeldOut(len(codes), int((answers == codes).sum()))
@@ -200,9 +217,10 @@ class Attributor(BaseEstimator):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def evidence(self, texts: Sequence[str]) -> Evidence:
+    def evidence(self, texts: Corpus | Sequence[str]) -> Evidence:
         """What every passage says, put together by text but not yet weighed."""
         check_is_fitted(self, "model_")
+        texts = as_corpus(texts, None).texts
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReliabilityWarning)  # every Attribution says it itself
             read = self.reader_.read(texts)
@@ -226,7 +244,8 @@ class Attributor(BaseEstimator):
 
     def predict(self, texts: Sequence[str]) -> NDArray[Any]:
         """The most probable author of each text; never "none of these"."""
-        return np.asarray(self.classes_[self.predict_log_proba(texts).argmax(axis=1)])
+        best = self.predict_log_proba(texts).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -249,7 +268,7 @@ class Attributor(BaseEstimator):
         return answers
 
     def _attribute(self, corpus: Corpus) -> list[Attribution]:
-        found = self.evidence(corpus.texts)
+        found = self.evidence(corpus)
         log_proba = self._log_proba(found)
         p_values = self.calibration_.norms.p_values(found.figures, found.words)
         identity, pooling = self.identity(), self.calibration_.pooling

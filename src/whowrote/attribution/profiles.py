@@ -49,6 +49,11 @@ def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
     return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
 
 
+def row_products(rows: sparse.csr_matrix, other: Any) -> FloatArray:
+    """The inner product of each row with the row of the same number, sparse or dense."""
+    return np.asarray(rows.multiply(other).sum(axis=1), dtype=np.float64).ravel()
+
+
 def unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
     """Rows of length one; a row of zeros stays one."""
     norms = np.sqrt(squared_norms(rows))
@@ -85,16 +90,20 @@ class Profiles:
             found.append(dots / length)
         return np.stack(found, axis=-1).astype(np.float64)
 
-    def own_nearness(self, rows: sparse.csr_matrix, codes: IntArray) -> FloatArray:
+    def own_nearness(
+        self, rows: sparse.csr_matrix, codes: IntArray, blind: sparse.csr_matrix | None = None
+    ) -> FloatArray:
         """(texts, blocks): training texts against the mean of their authors' other texts.
 
-        An author with one text is compared with that text itself: there is no other.
+        ``blind`` has the rows as if they were new, where that makes a difference. An author with
+        one text is compared with that text itself: there is no other.
         """
         found, counts = [], np.bincount(codes)[codes].astype(np.float64)
         for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
             part = unit_rows(sparse.csr_matrix(rows[:, columns]))
-            dots = np.asarray(part.multiply(mean[codes]).sum(axis=1), dtype=np.float64).ravel()
-            others = (counts * dots - squared_norms(part)) / np.maximum(counts - 1, 1)
+            new = part if blind is None else unit_rows(sparse.csr_matrix(blind[:, columns]))
+            dots = row_products(new, mean[codes])
+            others = (counts * dots - row_products(new, part)) / np.maximum(counts - 1, 1)
             found.append(np.where(counts < 2, dots, others) / length[codes])
         return np.stack(found, axis=-1)
 

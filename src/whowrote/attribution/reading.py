@@ -53,10 +53,11 @@ class Reader:
 
 @dataclass(frozen=True)
 class Learnt:
-    """A reader, and the rows of the texts it learnt from as if it had not seen them."""
+    """A reader, and the texts it learnt from: as they are, and as if they were new to it."""
 
     reader: Reader
     read: Read
+    blind: Read
 
 
 def learn_to_read(
@@ -67,10 +68,14 @@ def learn_to_read(
     texts = passages.texts
     X: Any = fit_transform(texts) if fit_transform else features.fit(texts).transform(texts)
     if not sparse.issparse(X):
-        return Learnt(Reader(features, None, words), Read(passages, X, np.asarray(X, float)))
+        read = Read(passages, X, np.asarray(X, float))
+        return Learnt(Reader(features, None, words), read, read)
+    X = sparse_rows(X)
+    blind = features.held_out(X, folds) if hasattr(features, "held_out") else X
     contrasts = Contrasts(views(features))
-    V = contrasts.fit_transform(sparse_rows(X), codes, folds)
-    return Learnt(Reader(features, contrasts, words), Read(passages, X, V))
+    V = contrasts.fit_transform(X, codes, folds, blind)
+    reader = Reader(features, contrasts, words)
+    return Learnt(reader, Read(passages, X, V), Read(passages, blind, V))
 
 
 def sparse_rows(X: Any) -> sparse.csr_matrix:

@@ -45,13 +45,21 @@ if TYPE_CHECKING:
 FORMAT = 1
 KIND = "Attributor"
 MANIFEST = "manifest.json"
+ENTRIES = (
+    *("id", "version", "settings", "authors", "log_share", "calibration", "verifier"),
+    *("features", "files"),
+)
 Arrays = Mapping[str, NDArray[Any]]
 Made = TypeVar("Made", bound="Attributor")
 
 
 def fingerprint(attributor: Attributor) -> str:
-    """SHA-256 over everything learnt: equal models have equal fingerprints, wherever they lie."""
-    digest = hashlib.sha256(json.dumps(_values(attributor), sort_keys=True).encode())
+    """SHA-256 over everything learnt: equal models have equal fingerprints, wherever they lie.
+
+    Limit and prior are no part of it: they may change, and every answer names them.
+    """
+    values = {name: value for name, value in _values(attributor).items() if name != "settings"}
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     state = attributor.model_.fleet_.state_dict()
     arrays = {name: tensor.cpu().numpy() for name, tensor in state.items()}
     for part in (*_parts(attributor).values(), arrays):
@@ -84,10 +92,10 @@ def _values(attributor: Attributor) -> dict[str, Any]:
     verifier = attributor.verifier_
     return {
         "settings": {
-            "passage_words": attributor.passage_words,
-            "none_below": attributor.none_below,
+            "passage_words": attributor.reader_.words,
+            "none_below": float(attributor.none_below),
             "prior": attributor.prior,
-            "random_state": attributor.random_state,
+            "random_state": int(attributor.random_state),
         },
         "authors": [asdict(author) for author in attributor.authors_],
         "log_share": attributor.log_share_.tolist(),
@@ -151,8 +159,13 @@ def _folder_in_one_step(path: Path) -> Iterator[Path]:
         if path.is_dir():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
             os.replace(path, old / "old")
-            os.replace(draft, path)
-            shutil.rmtree(old)
+            try:
+                os.replace(draft, path)
+            except OSError:
+                os.replace(old / "old", path)
+                raise
+            finally:
+                shutil.rmtree(old)
         else:
             os.replace(draft, path)
     finally:
@@ -183,12 +196,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
             f"{manifest.get('version')}), this version reads {FORMAT}; train it again or change "
             "versions"
         )
+    missing = [entry for entry in ENTRIES if entry not in manifest]
+    if missing:
+        raise InputError(f"'{place}' is damaged (no {missing[0]}); train the model again")
     for name, about in manifest["files"].items():
-        file = path / name
-        if not file.is_file() or file.stat().st_size != about["bytes"]:
+        if not (path / name).is_file() or _sha256(path / name) != about["sha256"]:
             raise InputError(
-                f"'{file}' is missing or has another size than when it was saved; copy the whole "
-                "folder again, or train the model again"
+                f"'{path / name}' is missing or is not what was saved; copy the whole folder "
+                "again, or train the model again"
             )
     return manifest
 

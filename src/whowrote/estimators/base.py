@@ -24,7 +24,7 @@ from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.objectives import OBJECTIVES
-from whowrote.progress import EpochLike, epoch_bar, tell
+from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
 from whowrote.training import Assignment, DivergenceError, Outcome, Plan, initialize, train
 
 LEAST_VALIDATION_ROWS = 20
@@ -238,7 +238,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                     streams,
                     phase=phase,
                     trained=trained,
-                    on_epoch=partial(_told, plan.max_epochs, show),
+                    on_epoch=partial(_told, plan.max_epochs, show, current_listener()),
                 )
         except DivergenceError:
             del self.fleet_  # nothing was learnt: the estimator stays unfitted
@@ -344,9 +344,15 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return tags
 
 
-def _told(total: int, show: Callable[[EpochLike], None] | None, record: EpochLike) -> None:
-    """Pass an epoch's record on to whoever wants it."""
-    tell("learning the authors", record.epoch, total)
+def _told(
+    total: int,
+    show: Callable[[EpochLike], None] | None,
+    listener: Callable[[Stage], None] | None,
+    record: EpochLike,
+) -> None:
+    """Pass an epoch's record on to whoever wants it; members may train in threads of their own."""
+    if listener is not None:
+        listener(Stage("learning the authors", record.epoch, total))
     if show is not None:
         show(record)
 

@@ -84,6 +84,11 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         self._check_parameters()
         X = self._read(X, reset=True)
         labels = self._codes(y, X.shape[0])
+        if folds is not None and (labels == UNLABELLED).any():
+            raise InputError(
+                "folds are given and some labels are missing; every member learns from all "
+                "unlabelled rows: leave these or the folds out"
+            )
         fold_of = None if folds is None else checks.fold_numbers(folds, labels, self.n_members)
         self._start(X, len(self.classes_))
         rows = self._rows(X, labels)

@@ -64,6 +64,13 @@ class Hybrid(TransformerMixin, BaseEstimator):
         scaled = self.weight * (vectors - self.mean_) / self.scale_
         return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
 
+    def held_out(self, rows: sparse.csr_matrix, folds: NDArray[Any]) -> sparse.csr_matrix:
+        """Training rows as they would be had their fold not been there: see :class:`NGrams`."""
+        check_is_fitted(self)
+        width = len(self.mean_)
+        blind = self.ngrams_.held_out(sparse.csr_matrix(rows[:, width:]), folds)
+        return sparse.csr_matrix(sparse.hstack([rows[:, :width], blind], format="csr"))
+
     def views(self) -> list[slice]:
         """Both blocks together, and the n-grams alone: with many texts these tell more."""
         check_is_fitted(self)

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
@@ -166,6 +168,30 @@ class NGrams(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         texts = checked_texts(X)
         return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.blocks_]))
+
+    def held_out(self, rows: sparse.csr_matrix, folds: NDArray[Any]) -> sparse.csr_matrix:
+        """Training rows as they would be had their fold not been there when the columns were made.
+
+        A text that was learnt from has n-grams that are known because of it alone; a new text has
+        none of these. Columns that the other folds do not bear are left out, and blocks are again
+        of unit length.
+        """
+        limits, edges = _limits(rows.shape[0], self.min_df), self._edges()
+        parts = []
+        for fold in np.unique(folds):
+            others = np.diff(rows[folds != fold].tocsc().indptr)
+            blocks = []
+            for least, (low, high) in zip(limits, pairwise(edges), strict=True):
+                known = (others[low:high] >= least).astype(np.float64)
+                part = rows[folds == fold][:, low:high] @ sparse.diags_array(known)
+                blocks.append(normalize(part))
+            parts.append(sparse.hstack(blocks, format="csr"))
+        order = np.argsort(np.concatenate([np.flatnonzero(folds == f) for f in np.unique(folds)]))
+        return sparse.csr_matrix(sparse.vstack(parts, format="csr")[order])
+
+    def _edges(self) -> list[int]:
+        """Where the columns of each block begin, and the end."""
+        return list(accumulate((len(block.keys) for block in self.blocks_), initial=0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``characters__<hash>`` and ``words__<hash>``; :meth:`names_in` tells what they mean."""

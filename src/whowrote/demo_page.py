@@ -47,7 +47,7 @@ def write_demo_page(result: DemoResult, figures: Mapping[str, Drawing]) -> Path:
 READING = (
     "Probability: of the best enrolled author, given that one of the enrolled held the address. "
     "Typicality: how often an address of his own is as little like his others as this one; below "
-    "5 % the answer is none of these, which one in twenty of his own addresses will get as well."
+    "2 % the answer is none of these, which one in fifty of his own addresses will get as well."
 )
 
 

@@ -168,7 +168,9 @@ def test_a_stranger_is_none_of_these(model: Attributor, answers: list[Attributio
     named = [answer.author for answer in answers]
     assert np.mean([a == b for a, b in zip(named, NEW_AUTHORS, strict=True)]) > 0.8
     for answer in answers:
-        assert answer.author == (answer.best.author if answer.typicality >= 0.05 else None)
+        assert answer.author == (
+            answer.best.author if answer.typicality >= answer.none_below else None
+        )
 
 
 def test_at_none_below_0_somebody_is_always_named() -> None:
@@ -322,7 +324,7 @@ def test_nothing_is_known_before_fit() -> None:
     [
         ({"passage_words": 19}, r"passage_words is 19; it must be an integer of at least 20"),
         ({"passage_words": np.nan}, r"passage_words is nan"),
-        ({"none_below": -0.1}, r"none_below is -0\.1; it must be at least 0 and below 1.*0\.05"),
+        ({"none_below": -0.1}, r"none_below is -0\.1; it must be at least 0 and below 1.*0\.02"),
         ({"none_below": 1.0}, r"none_below is 1\.0.*or 0 to always name somebody"),
         ({"none_below": np.nan}, r"none_below is nan"),
         ({"prior": "even"}, r"prior is 'even'; it must be one of equal, training"),

@@ -87,7 +87,7 @@ class Attributor(BaseEstimator):
         model: MixtureVAEClassifier | None = None,
         *,
         passage_words: int = WORDS,
-        none_below: float = 0.05,
+        none_below: float = 0.02,
         prior: str = "equal",
         random_state: int = 0,
     ) -> None:
@@ -134,7 +134,7 @@ class Attributor(BaseEstimator):
         checks.at_least("passage_words", self.passage_words, 20, integer=True)
         if not (isinstance(self.none_below, Real) and 0 <= float(self.none_below) < 1):
             raise InputError(
-                f"none_below is {self.none_below!r}; it must be at least 0 and below 1: give 0.05, "
+                f"none_below is {self.none_below!r}; it must be at least 0 and below 1: give 0.02, "
                 "or 0 to always name somebody"
             )
         checks.one_of("prior", self.prior, ("equal", "training"))

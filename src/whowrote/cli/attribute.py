@@ -39,7 +39,7 @@ def attribute(
 
     The probability is that of an author given that one of the enrolled wrote the text. The
     typicality says how often a text of the best author is as little like him as this one: where
-    it is below 5 %, the answer is "none of these". --json prints one object a line.
+    it is below 2 %, the answer is "none of these". --json prints one object a line.
 
     Example: `whowrote attribute letters.model unknown.txt`
     """

@@ -71,7 +71,7 @@ def _table(answers: tuple[Answer, ...]) -> Table:
         table.add_column(column, no_wrap=True)
     for column in ("prob.", "typical"):
         table.add_column(column, justify="right")
-    for column in ("", "n-gram SVM"):
+    for column in ("", "SVM"):
         table.add_column(column, no_wrap=True)
     for row in answers:
         table.add_row(
@@ -81,7 +81,7 @@ def _table(answers: tuple[Answer, ...]) -> Table:
             percent(row.probability),
             percent(row.typicality),
             MARKS[row.right],
-            "right" if row.svm_right else row.svm,
+            MARKS[row.svm_right],
             style="" if row.right else "bold red",
         )
     return table

@@ -1,0 +1,164 @@
+"""From a folder of texts to an answer on the command line, with real parts throughout."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from attribution.people import name, strangers, texts_by
+from whowrote.attribution import Attributor
+from whowrote.cli import app, main
+
+runner = CliRunner()
+
+
+def write(folder: Path, texts: list[str]) -> None:
+    folder.mkdir(parents=True)
+    for number, text in enumerate(texts):
+        (folder / f"{number}.txt").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Training texts of three people, questions, and a model made by the command."""
+    place = tmp_path_factory.mktemp("case")
+    for author in range(3):
+        write(place / "known" / name(author), texts_by(author, 6))
+    write(place / "new", [texts_by(author, 1, seed=1)[0] for author in range(3)])
+    write(place / "strange", strangers(2))
+    write(place / "more" / "Newcomer", texts_by(7, 5))
+    done = runner.invoke(
+        app,
+        ["train", str(place / "known"), "--out", str(place / "m"), "--features", "ngrams", "-v"],
+    )
+    assert done.exit_code == 0, done.output
+    assert "3 authors, 18 texts in 18 passages" in done.stdout
+    assert "contrasting the authors" in done.stdout
+    assert "learning the authors" in done.stdout
+    return place
+
+
+def run(*arguments: object, code: int = 0, text: str | None = None) -> str:
+    answer = runner.invoke(app, [str(one) for one in arguments], input=text)
+    assert answer.exit_code == code, answer.output
+    return answer.stdout
+
+
+def test_attribute_a_folder(place: Path) -> None:
+    lines = [
+        json.loads(line)
+        for line in run("attribute", place / "m", place / "new", "--json").splitlines()
+    ]
+    assert [line["author"] for line in lines] == [name(author) for author in range(3)]
+    direct = Attributor.load(place / "m").attribute(
+        [(place / "new" / f"{n}.txt").read_text(encoding="utf-8") for n in range(3)]
+    )
+    assert [line["ranking"] for line in lines] == [one.to_dict()["ranking"] for one in direct]
+    assert all(line["sha256"] == one.sha256 for line, one in zip(lines, direct, strict=True))
+
+
+def test_the_table_names_and_refuses(place: Path) -> None:
+    shown = run("attribute", place / "m", place / "new", place / "strange", "--top", "1")
+    assert name(1) in shown
+    assert "none of these" in shown
+    assert "5 texts, 2 by none of the 3 enrolled authors" in " ".join(shown.split())
+    named = run("attribute", place / "m", place / "strange", "--none-below", "0")
+    assert "0 by none of the 3" in " ".join(named.split())
+
+
+def test_standard_input(place: Path) -> None:
+    said = run("attribute", place / "m", "-", "--json", text=texts_by(2, 1, seed=3)[0])
+    answer = json.loads(said)
+    assert (answer["document"], answer["author"]) == ("-", name(2))
+
+
+def test_a_short_text_is_warned_of(place: Path) -> None:
+    assert "only 3 tokens" in run("attribute", place / "m", "-", text="not so long")
+
+
+def test_inspect(place: Path, tmp_path: Path) -> None:
+    shown = run("inspect", place / "m", "--plots", tmp_path)
+    assert name(2) in shown
+    assert "contrasts.safetensors" in shown
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        *("map.png", "map.svg", "tails.png", "tails.svg", "tree.png", "tree.svg")
+    ]
+    plain = json.loads(run("inspect", place / "m", "--json"))
+    assert [author["texts"] for author in plain["authors"]] == [6, 6, 6]
+    assert plain["bytes"]["model.safetensors"] == (place / "m" / "model.safetensors").stat().st_size
+
+
+def test_verify_says_one_or_two(place: Path, tmp_path: Path) -> None:
+    one, same, other = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt"
+    one.write_text(texts_by(5, 1, words=300)[0])
+    same.write_text(texts_by(5, 1, words=300, seed=1)[0])
+    other.write_text(texts_by(6, 1, words=300)[0])
+    assert "speaks for one author" in run("verify", place / "m", one, same)
+    assert "speaks for two authors" in run("verify", place / "m", one, other, code=1)
+    plain = json.loads(run("verify", place / "m", one, other, "--json", code=1))
+    assert plain["verdict"]["log10_lr"] < 0
+    assert plain["verdict"]["probability"] < 0.5
+
+
+def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
+    before = (place / "m" / "manifest.json").read_bytes()
+    said = run("enroll", place / "m", place / "more", "--out", place / "m2")
+    assert "New: Newcomer (5 texts)" in said
+    assert (place / "m" / "manifest.json").read_bytes() == before
+    new = texts_by(7, 4, seed=2)
+    grown, old = Attributor.load(place / "m2"), Attributor.load(place / "m")
+    assert grown.predict(new).tolist().count("Newcomer") >= 3
+    own = [text for author in range(3) for text in texts_by(author, 4, seed=2)]
+    agree = grown.predict(own) == old.predict(own)
+    assert agree.mean() > 0.8
+    assert grown.id_ != old.id_
+    assert grown.predict_proba(new).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_evaluate(place: Path, tmp_path: Path) -> None:
+    arguments = ["evaluate", place / "known", "--features", "ngrams", "--folds", "3"]
+    shown = run(*arguments, "--baseline", "delta", "--plots", tmp_path)
+    assert "18 texts, 3 authors, 3 folds" in shown
+    assert "delta" in shown
+    assert len(list(tmp_path.iterdir())) == 6
+    plain = json.loads(run(*arguments, "--json"))
+    ours = plain["methods"][0]
+    assert ours["error"] < 0.3
+    assert sum(map(sum, ours["confusion"])) == 18
+    assert ours["error_interval"]["low"] <= ours["error"] <= ours["error_interval"]["high"]
+    assert sum(one["n"] for one in ours["by_length"]) == 18
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["attribute", "{}/nowhere", "{}/new"], "there is no model at"),
+        (["attribute", "{}/m", "{}/nowhere"], "nowhere"),
+        (["attribute", "{}/m", "-"], "standard input is empty"),
+        (["attribute", "{}/m", "{}/new", "--none-below", "2"], "none_below is 2.0"),
+        (["train", "{}/known", "--out", "{}/m"], "holds a model already"),
+        (["train", "{}/known", "--out", "{}/x", "--features", "words"], "features is 'words'"),
+        (["train", "{}/new", "--out", "{}/x"], "attribution needs at least 2"),
+        (["enroll", "{}/m", "{}/known", "--out", "{}/x"], "is enrolled already"),
+        (["verify", "{}/m", "{}/new", "{}/new"], "verification compares two"),
+        (["evaluate", "{}/known", "--baseline", "magic"], "baseline 'magic' is not known"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_two(
+    arguments: list[str],
+    message: str,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["whowrote", *(one.format(place) for one in arguments)])
+    monkeypatch.setattr("sys.stdin", io.StringIO(" \n"))
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    said = capsys.readouterr()
+    assert message in said.err
+    assert len(said.err.splitlines()) == 1
+    assert not (place / "x").exists()

@@ -1,0 +1,52 @@
+"""Cross-validation: folds, methods and figures."""
+
+import numpy as np
+import pytest
+
+from attribution.people import corpus
+from whowrote import Attributor, Corpus
+from whowrote.errors import InputError
+from whowrote.evaluation import CrossValidation, cross_validate
+
+
+@pytest.fixture(scope="module")
+def found() -> CrossValidation:
+    texts, authors = corpus(3, 8)
+    known = Corpus.from_texts(texts, authors)
+    return cross_validate(known, Attributor("ngrams"), baselines=["ngram-svm"], n_folds=4)
+
+
+def test_every_text_is_judged_once_by_every_method(found: CrossValidation) -> None:
+    assert [method.name for method in found.methods] == ["whowrote", "ngram-svm"]
+    for method in found.methods:
+        assert method.evaluation.n == found.texts == 24
+        assert len(method.right) == len(method.confidence) == 24
+        assert np.mean(method.right) == pytest.approx(1 - method.evaluation.error)
+        assert sum(one.n for one in method.by_length) == 24
+
+
+def test_it_knows_these_people(found: CrossValidation) -> None:
+    assert found.methods[0].evaluation.error < 0.2
+    assert found.methods[0].none_share is not None
+    assert found.methods[1].none_share is None
+
+
+def test_shuffled_names_are_not_known() -> None:
+    """Negative control: nothing is learnt where there is nothing to learn."""
+    texts, authors = corpus(3, 8)
+    mixed = np.random.default_rng(0).permutation(authors).tolist()
+    known = Corpus.from_texts(texts, mixed)
+    assert cross_validate(known, Attributor("ngrams"), n_folds=4).methods[0].evaluation.error > 0.4
+
+
+def test_groups_stay_whole_and_few_texts_lower_the_folds() -> None:
+    texts, authors = corpus(2, 6)
+    groups = [str(number // 2) for number in range(12)]
+    known = Corpus.from_texts(texts, authors, groups=groups)
+    assert cross_validate(known, Attributor("ngrams")).n_folds == 3
+
+
+def test_an_unknown_baseline() -> None:
+    texts, authors = corpus(2, 3)
+    with pytest.raises(InputError, match=r"baseline 'x' is not known; it must be one of ngram-svm"):
+        cross_validate(Corpus.from_texts(texts, authors), baselines=["x"])

@@ -94,7 +94,7 @@ def test_verify_says_one_or_two(place: Path, tmp_path: Path) -> None:
     one, same, other = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt"
     one.write_text(texts_by(5, 1)[0])
     same.write_text(texts_by(5, 1, seed=1)[0])
-    other.write_text(texts_by(6, 1)[0])
+    other.write_text(strangers(1)[0])
     assert "speaks for one author" in run("verify", place / "m", one, same)
     assert "speaks for two authors" in run("verify", place / "m", one, other, code=1)
     plain = json.loads(run("verify", place / "m", one, other, "--json", code=1))

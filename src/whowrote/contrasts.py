@@ -33,7 +33,7 @@ MANY_ROWS = 4000
 
 
 def spread(codes: IntArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
-    """A fold for every row: groups stay whole, and every author is in at least two folds.
+    """A fold for every row: groups stay whole if they can, every author is in two folds at least.
 
     The rows of an author who would be in one fold only are dealt one by one: there is nothing else
     to hold out from him.

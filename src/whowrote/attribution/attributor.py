@@ -174,8 +174,12 @@ class Attributor(BaseEstimator):
         """What each member leaves out, and the folds of the contrasts: the same or finer."""
         _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
         groups, seed = groups[passages.document], int(self.random_state)
-        members = spread(codes, groups, n_members, seed)
-        if len(codes) >= MANY_ROWS:
+        # Where authors have few groups, more folds would take unequal shares from them, and he
+        # whose text is held out would look like less of himself than the others do.
+        each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
+        usual = int(np.median(each))
+        members = spread(codes, groups, max(2, min(n_members, usual)), seed)
+        if len(codes) >= MANY_ROWS or usual < 2 * n_members:
             return members, members
         return members, finer(members, codes, groups, seed)
 

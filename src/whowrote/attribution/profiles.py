@@ -49,8 +49,8 @@ def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
     return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
 
 
-def row_products(rows: sparse.csr_matrix, other: Any) -> FloatArray:
-    """The inner product of each row with the row of the same number, sparse or dense."""
+def row_products(rows: sparse.csr_matrix, other: sparse.csr_matrix) -> FloatArray:
+    """The inner product of each row with the row of the same number."""
     return np.asarray(rows.multiply(other).sum(axis=1), dtype=np.float64).ravel()
 
 
@@ -102,7 +102,8 @@ class Profiles:
         for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
             part = unit_rows(sparse.csr_matrix(rows[:, columns]))
             new = part if blind is None else unit_rows(sparse.csr_matrix(blind[:, columns]))
-            dots = row_products(new, mean[codes])
+            every = np.asarray(new.astype(np.float32) @ mean.T, dtype=np.float64)
+            dots = every[np.arange(len(codes)), codes]
             others = (counts * dots - row_products(new, part)) / np.maximum(counts - 1, 1)
             found.append(np.where(counts < 2, dots, others) / length[codes])
         return np.stack(found, axis=-1)

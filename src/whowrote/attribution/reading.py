@@ -71,7 +71,7 @@ def learn_to_read(
         read = Read(passages, X, np.asarray(X, float))
         return Learnt(Reader(features, None, words), read, read)
     X = sparse_rows(X)
-    blind = features.held_out(X, folds) if hasattr(features, "held_out") else X
+    blind = features.as_new(X, passages.document) if hasattr(features, "as_new") else X
     contrasts = Contrasts(views(features))
     V = contrasts.fit_transform(X, codes, folds, blind)
     reader = Reader(features, contrasts, words)

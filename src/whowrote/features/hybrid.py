@@ -64,11 +64,11 @@ class Hybrid(TransformerMixin, BaseEstimator):
         scaled = self.weight * (vectors - self.mean_) / self.scale_
         return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
 
-    def held_out(self, rows: sparse.csr_matrix, folds: NDArray[Any]) -> sparse.csr_matrix:
-        """Training rows as they would be had their fold not been there: see :class:`NGrams`."""
+    def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
+        """Training rows as they would be had their text not been there: see :class:`NGrams`."""
         check_is_fitted(self)
         width = len(self.mean_)
-        blind = self.ngrams_.held_out(sparse.csr_matrix(rows[:, width:]), folds)
+        blind = self.ngrams_.as_new(sparse.csr_matrix(rows[:, width:]), document)
         return sparse.csr_matrix(sparse.hstack([rows[:, :width], blind], format="csr"))
 
     def views(self) -> list[slice]:

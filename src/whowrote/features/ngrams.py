@@ -169,25 +169,30 @@ class NGrams(TransformerMixin, BaseEstimator):
         texts = checked_texts(X)
         return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.blocks_]))
 
-    def held_out(self, rows: sparse.csr_matrix, folds: NDArray[Any]) -> sparse.csr_matrix:
-        """Training rows as they would be had their fold not been there when the columns were made.
+    def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
+        r"""Training rows as they would be had their text not been there when the columns were made.
 
-        A text that was learnt from has n-grams that are known because of it alone; a new text has
-        none of these. Columns that the other folds do not bear are left out, and blocks are again
-        of unit length.
+        A text that was learnt from has n-grams that are known because of it alone, and it made its
+        others less rare; a new text did neither. A column stays where enough passages of *other*
+        texts have it, weighed by :math:`1 + \log(N / \text{df})`; blocks are again of unit length.
         """
-        limits, edges = _limits(rows.shape[0], self.min_df), self._edges()
-        parts = []
-        for fold in np.unique(folds):
-            others = np.diff(rows[folds != fold].tocsc().indptr)
-            blocks = []
-            for least, (low, high) in zip(limits, pairwise(edges), strict=True):
-                known = (others[low:high] >= least).astype(np.float64)
-                part = rows[folds == fold][:, low:high] @ sparse.diags_array(known)
-                blocks.append(normalize(part))
-            parts.append(sparse.hstack(blocks, format="csr"))
-        order = np.argsort(np.concatenate([np.flatnonzero(folds == f) for f in np.unique(folds)]))
-        return sparse.csr_matrix(sparse.vstack(parts, format="csr")[order])
+        n = rows.shape[0]
+        has = rows.copy()
+        has.data = np.ones_like(has.data)
+        total = np.asarray(has.sum(axis=0)).ravel()
+        join = sparse.csr_matrix((np.ones(n), (document, np.arange(n))))
+        own = sparse.csr_matrix((join @ has)[document].multiply(has))
+        least = np.repeat(_limits(n, self.min_df), [len(block.keys) for block in self.blocks_])
+        new = rows.copy()
+        for matrix in (new, own):  # one pattern, so that entries go together
+            matrix.sort_indices()
+        column = new.indices
+        known = total[column] - own.data >= least[column]
+        idf = np.concatenate([block.idf for block in self.blocks_])
+        rarity = 1.0 + np.log(n / np.maximum(total, 1.0))
+        new.data = new.data * known * rarity[column] / idf[column]
+        parts = [normalize(new[:, low:high]) for low, high in pairwise(self._edges())]
+        return sparse.csr_matrix(sparse.hstack(parts, format="csr"))
 
     def _edges(self) -> list[int]:
         """Where the columns of each block begin, and the end."""

@@ -15,6 +15,7 @@ from whowrote import __version__
 from whowrote.cli import (
     attribute,
     audit,
+    cluster,
     demo,
     embed,
     enroll,
@@ -39,6 +40,7 @@ app = typer.Typer(
 app.command(name="train")(train.train)
 app.command(name="attribute")(attribute.attribute)
 app.command(name="evaluate")(evaluate.evaluate)
+app.command(name="cluster")(cluster.cluster)
 app.command(name="verify")(verify.verify)
 app.command(name="enroll")(enroll.enroll)
 app.command(name="inspect")(inspect.inspect)

@@ -19,7 +19,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.svm import LinearSVC
 
 from whowrote.progress import tell
 from whowrote.splits import deal
@@ -113,7 +112,9 @@ class Contrasts:
         # Half precision in memory as on disk, so that a loaded model gives equal answers.
         return weights.astype(np.float16).astype(np.float32), bias, held_out
 
-    def _machine(self) -> LinearSVC:
+    def _machine(self) -> Any:
+        from sklearn.svm import LinearSVC  # late: answers need none
+
         # Balanced, or an author would look rarer to the very machine that his text is held out of.
         return LinearSVC(C=self.C, tol=TOLERANCE, class_weight="balanced", random_state=0)
 
@@ -147,7 +148,7 @@ class Contrasts:
         return self
 
 
-def _a_column_per_author(machine: LinearSVC) -> tuple[FloatArray, FloatArray]:
+def _a_column_per_author(machine: Any) -> tuple[FloatArray, FloatArray]:
     """Scikit-learn gives two authors one map; give each his own."""
     w, b = machine.coef_.T, machine.intercept_
     return (np.hstack([-w, w]), np.concatenate([-b, b])) if w.shape[1] == 1 else (w, b)

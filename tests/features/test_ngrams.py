@@ -147,3 +147,27 @@ def test_bad_input() -> None:
         NGrams(min_df=(9, 9)).fit(["abc", "xyz"])
     with pytest.raises(InputError, match=r"min_df is 'few'.*give \(5, 3\)"):
         NGrams(min_df="few").fit(["a b", "b c"])
+
+
+def test_a_training_text_as_if_it_were_new() -> None:
+    """Leave each text out, fit again and transform it: nearly the rows of ``as_new``."""
+    texts = made_up(30)
+    features = NGrams(min_df=(2, 2)).fit(texts)
+    rows = features.transform(texts)
+    new = features.as_new(rows, np.arange(30))
+    others = NGrams(min_df=(2, 2)).fit(texts[1:])
+    gap = [
+        abs(others.transform(texts[:1]) @ others.transform([text]).T)[0, 0] for text in texts[1:]
+    ]
+    as_new, as_is = ((one[0] @ rows[1:].T).toarray()[0] for one in (new, rows))
+    assert np.abs(as_new - gap).mean() < 0.5 * np.abs(as_is - gap).mean()
+    assert set(new[0].indices[new[0].data > 0]) < set(rows[0].indices)
+
+
+def test_passages_of_one_text_do_not_keep_a_column_alive() -> None:
+    texts = ["only here only here", "only here again", "quite another text", "another text indeed"]
+    features = NGrams(min_df=(1, 1)).fit(texts)
+    rows = features.transform(texts)
+    column = next(c for c, gram in features.names_in("only").items() if gram == "only")
+    assert features.as_new(rows, np.array([0, 1, 2, 3]))[0, column] > 0
+    assert features.as_new(rows, np.array([0, 0, 1, 2]))[0, column] == 0

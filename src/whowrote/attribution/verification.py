@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
 
 from whowrote.attribution.profiles import blocks, text_rows, unit_rows
 from whowrote.attribution.reading import Read
@@ -108,6 +107,8 @@ def _examples(
 
 def fit_verifier(read: Read, features: TextFeatures, codes: IntArray) -> Verifier | None:
     """Learn the curve from pairs of training texts; None where there are too few."""
+    from sklearn.linear_model import LogisticRegression  # late: answers need none
+
     columns = list(blocks(features).values())
     whole = _examples(text_rows(read), text_words(read), codes, columns)
     if len(whole.same) < LEAST_PAIRS:

@@ -14,10 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClusterMixin
-from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
@@ -160,6 +157,9 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             random = np.random.RandomState(seed)
             drawn: NDArray[np.int64] = random.randint(self.n_components, size=X.shape[0])
             return drawn
+        from sklearn.decomposition import PCA  # late, as below: a classifier needs none of them
+        from sklearn.mixture import GaussianMixture
+
         observations = self.scaling_.observations(X, torch.float64).numpy()
         if observations.shape[1] > MIXTURE_DIMENSIONS:
             width = min(MIXTURE_DIMENSIONS, len(observations))
@@ -207,6 +207,8 @@ def in_a_crowd(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_]
     rows it cannot, and those rows get no provisional label: the bound decides where they belong.
     Neighbours are looked for among ``MIXTURE_ROWS`` rows. Too few rows to tell: all are kept.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     if len(X) <= NEIGHBOURS * n_components:
         return np.ones(len(X), dtype=bool)
     sample = X[np.random.RandomState(seed).permutation(len(X))[:MIXTURE_ROWS]]

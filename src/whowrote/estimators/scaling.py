@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import TruncatedSVD
 
 from whowrote.errors import InputError
 from whowrote.estimators.records import FloatArray
@@ -100,6 +99,8 @@ def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
     """Means and standard deviations of the training rows; a constant column keeps scale one."""
     projection, input_scale = None, 1.0
     if is_sparse(X) and X.shape[1] > projection_dim:
+        from sklearn.decomposition import TruncatedSVD  # late: dense rows need none
+
         width = min(projection_dim, X.shape[0], X.shape[1] - 1)
         with np.errstate(invalid="ignore"):  # rows of zeros have no variance to explain
             reducer = TruncatedSVD(width, random_state=seed).fit(X)

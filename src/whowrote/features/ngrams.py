@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
@@ -176,6 +175,8 @@ class NGrams(TransformerMixin, BaseEstimator):
         others less rare; a new text did neither. A column stays where enough passages of *other*
         texts have it, weighed by :math:`1 + \log(N / \text{df})`; blocks are again of unit length.
         """
+        from sklearn.preprocessing import normalize  # late: answers need none
+
         n = rows.shape[0]
         has = rows.copy()
         has.data = np.ones_like(has.data)

@@ -161,13 +161,17 @@ def test_held_out_rows_speak_for_the_right_number(k: int) -> None:
         choice = choose(blobs(k), np.arange(60) // 30, 3, 0)
     assert (choice.n_authors, choice.method, choice.n_folds) == (k, METHOD, 2)
     assert [point.n_authors for point in choice.curve] == [1, 2, 3]
-    assert choice.best == max(choice.curve, key=lambda point: point.bound).n_authors
+    best = max(choice.curve, key=lambda point: point.bound)
+    assert (choice.best, best.difference_error) == (best.n_authors, 0.0)
+    assert all(0 <= point.difference_error < 3 * point.standard_error for point in choice.curve)
     assert {(stage.name, stage.total) for stage in heard} == {("choosing the number of authors", 6)}
 
 
 def test_the_rule_of_one_standard_error() -> None:
     def chosen(*bounds: float, error: float) -> int:
-        return within_one_error([CurvePoint(k, b, error) for k, b in enumerate(bounds, start=1)])
+        errors = np.where(np.array(bounds) == max(bounds), 0.0, error)
+        points = enumerate(zip(bounds, errors, strict=True), start=1)
+        return within_one_error([CurvePoint(k, b, 9.0, float(e)) for k, (b, e) in points])
 
     assert chosen(0.0, 2.0, 2.1, 2.2, error=0.3) == 2
     assert chosen(0.0, 2.0, 2.1, 2.2, error=0.01) == 4
@@ -227,7 +231,7 @@ def test_an_author_is_matched_with_one_group_only() -> None:
         (True, 6, {}, r"number of authors is True"),
         ("many", 6, {}, r"number of authors is 'many'"),
         (2, 3, {}, r"the corpus has 3 texts and grouping needs at least 4: add texts"),
-        ("auto", 11, {}, r"11 texts and choosing the number of authors needs at least 12"),
+        ("auto", 11, {}, r"11 texts and choosing a number of authors needs at least 12"),
         ("auto", 12, {"max_authors": 0}, r"max_authors is 0; it must be at least 1: give 12"),
         (2, 6, {"features": "words"}, r"features is 'words'; it must be one of adhominem, ngrams"),
     ],

@@ -14,9 +14,12 @@ the groups of k-means and follows its bound.
 With ``"auto"`` the number of groups K is chosen by what held-out texts say: with texts in F folds,
 
 .. math:: B_K = \frac1n \sum_{i=1}^n \mathrm{bound}_K(z_i \mid \text{other folds}), \qquad
-    \hat K = \min \{K : B_K \ge B_{K^*} - \mathrm{se}(B_{K^*})\}, \quad K^* = \arg\max_K B_K,
+    \hat K = \min \{K : B_K \ge B_{K^*} - \mathrm{se}(B_K - B_{K^*})\}, \quad
+    K^* = \arg\max_K B_K,
 
-the rule of one standard error: without it, an author who writes in two moods becomes two.
+the rule of one standard error, of differences over the same texts. On blogs and addresses the best
+K is still often above the number of authors (one may write in two moods) and, of few or much alike
+texts, below it: a number that is known should be given.
 """
 
 from __future__ import annotations
@@ -46,7 +49,7 @@ from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
 from whowrote.features.interface import TextFeatures
 from whowrote.features.storage import named
-from whowrote.progress import Stage, listening, tell
+from whowrote.progress import listening, tell
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -65,11 +68,15 @@ METHOD = "held-out bound, one standard error"
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Mean bound of held-out texts with so many groups, and its standard error over texts."""
+    """Mean bound of held-out texts with so many groups, and its standard error over texts.
+
+    ``difference_error`` is the standard error of the difference from the best number's bound.
+    """
 
     n_authors: int
     bound: float
     standard_error: float
+    difference_error: float
 
 
 @dataclass(frozen=True)
@@ -247,10 +254,6 @@ class Fitted:
     reduction: Reduction
     model: MixtureVAEClusterer
 
-    def bound(self, X: Any) -> FloatArray:
-        """The bound of every row."""
-        return np.asarray(self.model.bound(self.reduction.transform(X)), dtype=np.float64)
-
 
 def fit(X: Any, n_authors: int, random_state: int) -> Fitted:
     """Reduce the rows and learn so many groups of them.
@@ -292,22 +295,22 @@ def choose(X: Any, folds: IntArray, most: int, random_state: int) -> Choice:
     """The number of groups, ``most`` at most, that held-out rows speak for."""
     most = min(most, len(folds) - int(np.bincount(folds).max()))  # each needs a row to start from
     bounds = _held_out_bounds(X, folds, most, random_state)
+    best = int(bounds.mean(axis=1).argmax())
     curve = tuple(
-        CurvePoint(k, float(row.mean()), float(row.std(ddof=1) / np.sqrt(len(row))))
+        CurvePoint(k, float(row.mean()), _standard_error(row), _standard_error(row - bounds[best]))
         for k, row in enumerate(bounds, start=1)
     )
-    best = max(curve, key=lambda point: point.bound)
-    return Choice(METHOD, within_one_error(curve), best.n_authors, int(folds.max()) + 1, curve)
+    return Choice(METHOD, within_one_error(curve), best + 1, int(folds.max()) + 1, curve)
 
 
 def within_one_error(curve: Sequence[CurvePoint]) -> int:
-    """The smallest K whose bound is within one standard error of the best.
+    """The smallest K whose bound differs from the best by at most one standard error."""
+    best = max(point.bound for point in curve)
+    return min(p.n_authors for p in curve if p.bound >= best - p.difference_error)
 
-    >>> within_one_error([CurvePoint(1, 0.0, 0.3), CurvePoint(2, 1.8, 0.3), CurvePoint(3, 2, 0.3)])
-    2
-    """
-    best = max(curve, key=lambda point: point.bound)
-    return min(p.n_authors for p in curve if p.bound >= best.bound - best.standard_error)
+
+def _standard_error(values: FloatArray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def _held_out_bounds(X: Any, folds: IntArray, most: int, random_state: int) -> FloatArray:
@@ -318,14 +321,11 @@ def _held_out_bounds(X: Any, folds: IntArray, most: int, random_state: int) -> F
         held_out = folds == fold
         for k in range(1, most + 1):
             tell("choosing the number of authors", fold * most + k - 1, n_folds * most)
-            with listening(_unheard):  # one bar for all fits, not one for each
+            with listening(lambda stage: None):  # one bar for all fits, not one for each
                 fitted = fit(X[~held_out], k, random_state)
-            bounds[k - 1, held_out] = fitted.bound(X[held_out])
+            rows = fitted.reduction.transform(X[held_out])
+            bounds[k - 1, held_out] = fitted.model.bound(rows)
     return bounds
-
-
-def _unheard(stage: Stage) -> None:
-    """Listen to the epochs of one fit among many, and say nothing."""
 
 
 def _place(corpus: Corpus, fitted: Fitted, X: Any) -> tuple[Placed, ...]:
@@ -374,12 +374,15 @@ def agreement(authors: Sequence[str | None], groups: Sequence[int]) -> Agreement
 
 
 def _check(corpus: Corpus, n_authors: object) -> None:
-    if n_authors == "auto":
-        _check_texts(len(corpus), FEWEST_AUTO, "choosing the number of authors")
-        return
-    _check_texts(len(corpus), FEWEST, "grouping")
+    auto = n_authors == "auto"
+    what, fewest = ("choosing a number of authors", FEWEST_AUTO) if auto else ("grouping", FEWEST)
+    if len(corpus) < fewest:
+        raise InputError(
+            f"the corpus has {len(corpus)} texts and {what} needs at least {fewest}: add texts, or "
+            "cut long ones into passages"
+        )
     whole = isinstance(n_authors, Integral) and not isinstance(n_authors, bool)
-    if not (whole and 1 <= int(str(n_authors)) <= len(corpus)):
+    if not auto and not (whole and 1 <= int(str(n_authors)) <= len(corpus)):
         raise InputError(
             f"the number of authors is {n_authors!r}; it must be 'auto' or a whole number from 1 "
             f"to {len(corpus)}, the number of texts: give 'auto' if it is not known"
@@ -392,11 +395,3 @@ def _most(n_texts: int, max_authors: int | None) -> int:
     if max_authors >= 1:
         return max_authors
     raise InputError(f"max_authors is {max_authors}; it must be at least 1: give {MOST_AUTHORS}")
-
-
-def _check_texts(found: int, needed: int, what: str) -> None:
-    if found < needed:
-        raise InputError(
-            f"the corpus has {found} texts and {what} needs at least {needed}: add texts, or cut "
-            "long ones into passages"
-        )

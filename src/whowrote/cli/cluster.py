@@ -106,16 +106,14 @@ def _group_table(found: Clustering) -> Table:
 
 def _curve_table(choice: Choice) -> Table:
     title = f"How well held-out texts are explained ({choice.n_folds} folds)"
-    table = _table(title, "authors", "bound a text", "standard error")
+    table = _table(title, "authors", "bound a text", "less than best", "standard error")
     table.add_column("")
+    marks = {choice.best: "best", choice.n_authors: "chosen"}
+    best = max(point.bound for point in choice.curve)
     for point in choice.curve:
-        marks = {choice.best: "highest", choice.n_authors: "chosen"}
-        table.add_row(
-            str(point.n_authors),
-            f"{point.bound:.2f}",
-            f"{point.standard_error:.2f}",
-            marks.get(point.n_authors, ""),
-        )
+        numbers = point.bound, best - point.bound, point.difference_error
+        shown = (f"{number:.2f}" for number in numbers)
+        table.add_row(str(point.n_authors), *shown, marks.get(point.n_authors, ""))
     return table
 
 
@@ -123,7 +121,7 @@ def _author_table(found: Clustering, agreement: Agreement) -> Table:
     from rich.markup import escape
 
     columns = [str(group.number) for group in found.groups]
-    table = _table("Known authors against groups", "author", *columns)
+    table = _table("Authors by group", "author", *columns)
     table.columns[0].justify = "left"
     for author, counts in zip(agreement.authors, agreement.table, strict=True):
         table.add_row(escape(author), *(str(count) if count else "" for count in counts))

@@ -17,9 +17,9 @@ With ``"auto"`` the number of groups K is chosen by what held-out texts say: wit
     \hat K = \min \{K : B_K \ge B_{K^*} - \mathrm{se}(B_K - B_{K^*})\}, \quad
     K^* = \arg\max_K B_K,
 
-the rule of one standard error, of differences over the same texts. On blogs and addresses the best
-K is still often above the number of authors (one may write in two moods) and, of few or much alike
-texts, below it: a number that is known should be given.
+the rule of one standard error, of differences over the same texts. It is a guess: of 20 corpora six
+were met. With style vectors K may be twice the number of authors (one may write in two moods) or,
+of few or much alike texts, one; with n-grams it is nearly always too low. Give the number if known.
 """
 
 from __future__ import annotations
@@ -237,7 +237,8 @@ def reduce(X: Any, random_state: int) -> Reduction:
 class _Clusterer(MixtureVAEClusterer):
     """Provisional labels from k-means: a Gaussian mixture of full covariances asks for more rows.
 
-    From 24 to 240 texts, groups of the one had an adjusted Rand index of 0.55, of the other 0.35.
+    On the rows of 18 corpora of 24 to 240 texts the mean adjusted Rand index of k-means was 0.52,
+    of the mixture 0.47.
     """
 
     def _provisional(self, X: Any, seed: int) -> IntArray:

@@ -17,9 +17,9 @@ With ``"auto"`` the number of groups K is chosen by what held-out texts say: wit
     \hat K = \min \{K : B_K \ge B_{K^*} - \mathrm{se}(B_K - B_{K^*})\}, \quad
     K^* = \arg\max_K B_K,
 
-the rule of one standard error, of differences over the same texts. It is a guess: of 20 corpora six
-were met. With style vectors K may be twice the number of authors (one may write in two moods) or,
-of few or much alike texts, one; with n-grams it is nearly always too low. Give the number if known.
+the rule of one standard error, of differences over the same texts. It is a guess: of 20 corpora it
+met 5 and missed 7 by one. With style vectors K may be twice the number of authors or, of few or
+much alike texts, one; with n-grams it is nearly always too low. A number that is known is better.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from whowrote import plots
 from whowrote.attribution import Attribution, Attributor
 from whowrote.baselines import NGramSVM
+from whowrote.calibration import per_text
 from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.metrics import Interval, wilson
@@ -29,9 +30,6 @@ from whowrote.passages import cut_all
 from whowrote.plots.portraits import author_pictures
 from whowrote.progress import tell
 from whowrote.splits import folds
-
-if TYPE_CHECKING:
-    from whowrote.calibration import FloatArray
 
 HELD_OUT = 4
 """One address in so many is held out."""
@@ -239,9 +237,7 @@ def n_gram_svm(training: Corpus, asked: Corpus, seed: int) -> list[str]:
     passages, new = cut_all(training.texts), cut_all(asked.texts)
     authors = np.array(training.authors)[passages.document]
     machine = NGramSVM(random_state=seed).fit(passages.texts, authors)
-    log_proba: FloatArray = machine.predict_log_proba(new.texts)
-    sums = np.zeros((len(asked), log_proba.shape[1]))
-    np.add.at(sums, new.document, log_proba)
+    sums = per_text(machine.predict_log_proba(new.texts), new.document)
     named: list[str] = machine.classes_[sums.argmax(axis=1)].tolist()
     return named
 

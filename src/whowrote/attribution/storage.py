@@ -199,18 +199,23 @@ def read_manifest(path: Path) -> dict[str, Any]:
     missing = [entry for entry in ENTRIES if entry not in manifest]
     if missing:
         raise InputError(f"'{place}' is damaged (no {missing[0]}); train the model again")
+    return manifest
+
+
+def check_files(path: Path, manifest: dict[str, Any]) -> None:
+    """Whether every file is there and is what was saved; if not, a sentence on which."""
     for name, about in manifest["files"].items():
         if not (path / name).is_file() or _sha256(path / name) != about["sha256"]:
             raise InputError(
                 f"'{path / name}' is missing or is not what was saved; copy the whole folder "
                 "again, or train the model again"
             )
-    return manifest
 
 
 def load(kind: type[Made], path: Path) -> Made:
     """Put an attributor together again."""
     manifest = read_manifest(path)
+    check_files(path, manifest)
     parts = {
         name: persistence.read(path / f"{name}.safetensors", f"{KIND} {name}").arrays
         for name in ("features", "training", "contrasts", "profiles")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from whowrote.attribution import Attribution
 
-STDIN = "-"
 ROWS = 200  # of a table on screen; --json has them all
 
 

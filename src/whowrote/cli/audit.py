@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whowrote.cli.options import AuthorColumn, CorpusPath, Format, IdColumn, TextColumn
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -21,22 +23,14 @@ if TYPE_CHECKING:
 
 _ROWS = 40  # of a table on screen; --json has them all
 _EXAMPLES = 3
-_FORMATS = "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution"
 
 
 def audit(
-    corpus: Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")],
-    format: Annotated[
-        str | None,
-        typer.Option(help=f"The format, if not to be detected: {_FORMATS} or pan-verification."),
-    ] = None,
-    text_column: Annotated[str | None, typer.Option(help="The column of texts.")] = None,
-    author_column: Annotated[
-        str | None, typer.Option(help="The column of authors; '' if there is none.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="The column of ids; '' numbers the documents.")
-    ] = None,
+    corpus: CorpusPath,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
     group_column: Annotated[
         str | None,
         typer.Option(help="The column (or metadata) of groups that no split may divide."),

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whowrote.cli.options import AuthorColumn, CorpusPath, Format, IdColumn, TextColumn
+
 if TYPE_CHECKING:
     from whowrote.features.streaming import Embedded, Part
 
-_FORMATS = "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution"
-
 
 def embed(
-    corpus: Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")],
+    corpus: CorpusPath,
     out: Annotated[Path, typer.Option(help="The table to write, ending in .parquet.")],
     features: Annotated[
         str, typer.Option(help="adhominem, or sentences (a sentence-transformers model).")
@@ -31,17 +31,10 @@ def embed(
     device: Annotated[
         str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")
     ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(help=f"The format, if not to be detected: {_FORMATS} or pan-verification."),
-    ] = None,
-    text_column: Annotated[str | None, typer.Option(help="The column of texts.")] = None,
-    author_column: Annotated[
-        str | None, typer.Option(help="The column of authors; '' if there is none.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="The column of ids; '' numbers the documents.")
-    ] = None,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
     part: Annotated[
         int, typer.Option(help="Texts per part: as many are lost at most by a kill.")
     ] = 4096,

@@ -89,6 +89,23 @@ def test_a_replayed_step_is_the_plain_step(cuda: torch.device) -> None:
 
 
 @pytest.mark.gpu
+def test_a_step_in_the_memory_of_a_former_one_is_the_plain_step(cuda: torch.device) -> None:
+    """A crew that shrinks twice: every capture inherits, and the former step is gone."""
+    former = made(GraphedStep, "cuda", m=5)[1]
+    for number in range(3):
+        former(batch(number, 5, "cuda"))
+    for m in (4, 3):
+        (plain, one), (replayed, other) = made(Step, "cuda", m), made(GraphedStep, "cuda", m)
+        other.succeed(former)
+        former = other
+        for number in range(8):
+            for step in (one, other):
+                step(batch(number, m, "cuda"), moves_scales=number % 2 == 0)
+        for a, b in zip(plain.parameters(), replayed.parameters(), strict=True):
+            assert float((a - b).detach().abs().max()) < 1e-9
+
+
+@pytest.mark.gpu
 def test_shortened_products_stay_within_the_spread_of_seeds(cuda: torch.device) -> None:
     """TF32 moves the validation loss by less than another seed does."""
     generator = torch.Generator().manual_seed(0)

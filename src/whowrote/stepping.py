@@ -43,6 +43,9 @@ class Step:
         device = rows.targets.device
         self.total = torch.zeros(len(fleet), len(NAMES), device=device, dtype=torch.float64)
 
+    def succeed(self, former: Step) -> None:
+        """Take over from the step of a larger crew: nothing to inherit here."""
+
     def begin_epoch(self) -> None:
         """Fresh random numbers, and sums that start at zero."""
         self.numbers = Reservoir(self.streams, self.block)
@@ -70,9 +73,19 @@ class GraphedStep(Step):
     def __init__(self, *parts: object, **options: object) -> None:
         super().__init__(*parts, **options)  # type: ignore[arg-type]
         self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._former: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self._seen: set[bool] = set()
         self._index: Tensor | None = None
         self.numbers = Reservoir(self.streams, self.block)
+
+    def succeed(self, former: Step) -> None:
+        """Take over the memory of the step of a larger crew, which is never run again.
+
+        Asking the device for gigabytes at every change of the crew costs more than the capture.
+        """
+        if isinstance(former, GraphedStep):
+            self._former, self._stream = former._former | former._graphs, former._stream
 
     def begin_epoch(self) -> None:
         """Fresh random numbers at the old addresses, and sums that start at zero."""
@@ -96,15 +109,25 @@ class GraphedStep(Step):
         self.average.update()
 
     def _warm_up(self, moves_scales: bool) -> None:
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             self._learn(self._index, moves_scales)  # type: ignore[arg-type]
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self._stream)
 
     def _capture(self, moves_scales: bool) -> None:
         graph = torch.cuda.CUDAGraph()
-        pool = next((known.pool() for known in self._graphs.values()), None)
-        with torch.cuda.graph(graph, pool=pool):
-            self._learn(self._index, moves_scales)  # type: ignore[arg-type]
+        known = [*self._graphs.values(), *self._former.values()]
+        if known:
+            # Not torch.cuda.graph: it first gives back all memory that is at hand.
+            torch.cuda.synchronize()
+            with torch.cuda.stream(self._stream):
+                graph.capture_begin(pool=known[0].pool())
+                try:
+                    self._learn(self._index, moves_scales)  # type: ignore[arg-type]
+                finally:
+                    graph.capture_end()
+        else:
+            with torch.cuda.graph(graph):
+                self._learn(self._index, moves_scales)  # type: ignore[arg-type]
         self._graphs[moves_scales] = graph
+        self._former = {}  # only now: memory without a graph is given back

@@ -267,8 +267,10 @@ class Course:
             if not keep or self.halted.is_set():
                 return
             if len(keep) < len(crew.fleet):
-                crew = crew.select(keep)
+                crew, former = crew.select(keep), step
                 step = step_for(crew, rows, plan)
+                step.succeed(former)
+                del former  # and with it the memory of those who left
 
 
 def _watches(n_members: int, device: torch.device) -> list[list[int]]:

@@ -33,9 +33,13 @@ def initialize_networks(fleet: MixtureVAE, seeds: Sequence[int]) -> None:
     """Draw every member's weights from its own seed, the same alone and on every device."""
     layers = [layer for layer in fleet.modules() if isinstance(layer, Layer)]
     sizes = [layer.weight[0].numel() for layer in layers]
-    drawn = torch.empty(len(seeds), sum(sizes))
-    for row, seed in zip(drawn, seeds, strict=True):
+    different = list(dict.fromkeys(seeds))  # a grid has many members and few seeds
+    drawn = torch.empty(len(different), sum(sizes))
+    for row, seed in zip(drawn, different, strict=True):
         row.normal_(generator=torch.Generator().manual_seed(seed))
+    number = {seed: place for place, seed in enumerate(different)}
+    device = fleet.encoder.last.weight.device
+    drawn = drawn.to(device)[torch.tensor([number[seed] for seed in seeds], device=device)]
     for layer, part in zip(layers, torch.split(drawn, sizes, dim=1), strict=True):
         _, n_in, n_out = layer.weight.shape
         layer.weight.copy_(part.reshape(layer.weight.shape) * math.sqrt(2 / (n_in + n_out)))

@@ -57,7 +57,7 @@ PARTS: dict[str, list[tuple[Any, str]]] = {
     "initialisation": [(groups, "_initialize"), (groups.Stage, "staged")],
     "steps": [(training, "run_epoch")],
     "capture": [(GraphedStep, "_warm_up"), (GraphedStep, "_capture")],
-    "evaluation": [(training, "watched_values"), (training, "state_terms"), (groups, "_scores")],
+    "evaluation": [(training, "judged"), (groups, "_scores")],
     "compaction": [(Crew, "select"), (training, "step_for")],
     "books": [(training.Ledger, "update"), (training.Ledger, "records")],
     "records": [(run, "write")],

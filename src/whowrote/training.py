@@ -29,8 +29,9 @@ from whowrote.ledger import Epoch as Epoch
 from whowrote.ledger import Ledger as Ledger
 from whowrote.ledger import Outcome as Outcome
 from whowrote.model import BoundTerms, MixtureVAE, Rows, Streams, place_components
-from whowrote.model.distance import products
+from whowrote.model.distance import Precision, products
 from whowrote.model.initialize import initialize_networks
+from whowrote.model.streams import Unison
 from whowrote.optimizer import FleetAdam, MovingAverage
 from whowrote.stepping import BLOCK, GraphedStep, Step
 
@@ -162,19 +163,27 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 
 @torch.no_grad()
 def watched_values(
-    fleet: MixtureVAE, rows: Rows, index: Sequence[Tensor], watch: str
+    fleet: MixtureVAE,
+    rows: Rows,
+    index: Sequence[Tensor],
+    watch: str,
+    precision: Precision | None = None,
 ) -> list[float | None]:
-    """Each member's loss on its validation rows, smaller is better; none without rows."""
+    """Each member's loss on its validation rows, smaller is better; none without rows.
+
+    ``precision`` is that of the present scale matrices where it is already known.
+    """
+    precision = precision or fleet.mixture.precision()
     longest = max(len(part) for part in index)
     noise = _validation_noise(fleet, rows, index, longest) if watch == "bound" else None
-    padded = torch.stack([torch.nn.functional.pad(p, (0, longest - len(p))) for p in index])
+    padded = torch.nn.utils.rnn.pad_sequence(list(index), batch_first=True)
     lengths = torch.tensor([len(part) for part in index], device=padded.device)
     total = torch.zeros(len(fleet), device=padded.device, dtype=torch.float64)
     for low in range(0, longest, EVALUATION_ROWS):
         part = padded[:, low : low + EVALUATION_ROWS]
         inside = torch.arange(low, low + part.shape[1], device=padded.device) < lengths[:, None]
         own = None if noise is None else noise[:, :, low : low + EVALUATION_ROWS].flatten(1, 2)
-        losses = _row_losses(fleet, rows, part, watch, own)
+        losses = _row_losses(fleet, rows, part, watch, own, precision)
         total += torch.where(inside, losses, 0.0).sum(1)
     means = (total / lengths).tolist()
     return [float(mean) if len(part) else None for mean, part in zip(means, index, strict=True)]
@@ -192,12 +201,17 @@ def _validation_noise(
 
 
 def _row_losses(
-    fleet: MixtureVAE, rows: Rows, index: Tensor, watch: str, noise: Tensor | None
+    fleet: MixtureVAE,
+    rows: Rows,
+    index: Tensor,
+    watch: str,
+    noise: Tensor | None,
+    precision: Precision,
 ) -> Tensor:
     batch = rows.take(index)
     if noise is not None:
-        return -fleet.bound(fleet.encode(batch.inputs), batch.targets, noise)
-    log_gamma = fleet.scores(batch.inputs).log_responsibilities
+        return -fleet.bound(fleet.encode(batch.inputs), batch.targets, noise, precision)
+    log_gamma = fleet.scores(batch.inputs, precision).log_responsibilities
     if watch == "error":
         return (log_gamma.argmax(-1) != batch.labels).to(log_gamma)
     return -log_gamma.gather(-1, batch.labels.unsqueeze(-1)).squeeze(-1)
@@ -219,8 +233,9 @@ def train(
     ``trained`` says that the fleet comes from an earlier phase: then the state it comes with is
     good, and is kept where this phase finds no better one on the validation rows.
     """
-    earlier = watched_values(fleet, rows, assignment.validation, plan.watch) if trained else None
-    ledger = Ledger(fleet, plan.patience, earlier)
+    with products(plan.precision, rows.targets.device):
+        before = watched_values(fleet, rows, assignment.validation, plan.watch) if trained else None
+    ledger = Ledger(fleet, plan.patience, before)
     crew = Crew.muster(fleet, assignment, streams, plan)
     course = Course(rows, plan, phase, on_epoch or _ignore)
     watches = _watches(len(fleet), rows.targets.device)
@@ -256,8 +271,8 @@ class Course:
             decay = cosine(plan, epoch)
             terms = run_epoch(crew, rows, plan, decay, step)
             with crew.average.applied():
-                watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch)
-                ledger.update(crew.fleet, epoch, terms, watched, state_terms(crew, rows, plan))
+                watched, state = judged(crew, rows, plan)
+                ledger.update(crew.fleet, epoch, terms, watched, state)
             seconds = time.perf_counter() - began
             rates = crew.optimizer.rates(decay)
             for record in ledger.records(self.phase, epoch, terms, watched, rates, seconds):
@@ -332,10 +347,19 @@ def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float, step: Step | Non
 
 
 @torch.no_grad()
-def state_terms(crew: Crew, rows: Rows, plan: Plan) -> Tensor:
+def judged(crew: Crew, rows: Rows, plan: Plan) -> tuple[list[float | None], Tensor]:
+    """What is watched, and the terms, of the present state; its scale matrices factored once."""
+    with products(plan.precision, rows.targets.device):
+        known = crew.fleet.mixture.precision()
+        watched = watched_values(crew.fleet, rows, crew.assignment.validation, plan.watch, known)
+        return watched, state_terms(crew, rows, plan, known)
+
+
+@torch.no_grad()
+def state_terms(crew: Crew, rows: Rows, plan: Plan, precision: Precision | None = None) -> Tensor:
     """Mean terms (m, 5) of the present state: those of an epoch precede its last step."""
     _, size = crew.assignment.steps(plan.batch_size)
     batch = rows.take(torch.stack([index[:size] for index in crew.assignment.train]))
-    streams = Streams([0] * len(crew.fleet), rows.targets.device, rows.targets.dtype)
-    terms: BoundTerms = crew.fleet(batch, streams, training=False)
+    streams = Unison(0, len(crew.fleet), rows.targets.device, rows.targets.dtype)
+    terms: BoundTerms = crew.fleet(batch, streams, training=False, precision=precision)
     return torch.stack(list(terms.means().values()), dim=1)

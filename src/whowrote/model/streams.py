@@ -70,6 +70,28 @@ class Streams:
         return self._fill(shape, Tensor.uniform_)
 
 
+class Unison(Streams):
+    """Members who all hear the same numbers: what a seed draws is drawn once for everyone.
+
+    >>> together, apart = Unison(7, 3).normal(4), Streams([7, 7, 7]).normal(4)
+    >>> bool((together == apart).all())
+    True
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        n_members: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        super().__init__([seed], device, dtype)
+        self.n_members = n_members
+
+    def _fill(self, shape: Sequence[int], fill: Callable[..., Tensor]) -> Tensor:
+        return super()._fill(shape, fill).expand(self.n_members, *shape)
+
+
 @dataclass
 class _Shelf:
     """The stock of one question that every step asks: many steps' answers, and the present one."""

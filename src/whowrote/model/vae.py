@@ -152,14 +152,17 @@ class MixtureVAE(nn.Module):
         q: DiagonalNormal,
         targets: Float[Tensor, "m n l"],
         noise: Float[Tensor, "m tn d"],
+        precision: Precision | None = None,
     ) -> Float[Tensor, "m n"]:
         """The bound on ln p(o) of every row, whatever its label, without dropout."""
-        scores: Scores = self.mixture(q)
+        scores: Scores = self.mixture(q, precision)
         return self.reconstruction(q, targets, noise) + q.entropy() + scores.log_evidence
 
-    def scores(self, inputs: Float[Tensor, "m n l"] | SparseRows) -> Scores:
+    def scores(
+        self, inputs: Float[Tensor, "m n l"] | SparseRows, precision: Precision | None = None
+    ) -> Scores:
         """What the mixture says of encoded rows."""
-        scores: Scores = self.mixture(self.encode(inputs))
+        scores: Scores = self.mixture(self.encode(inputs), precision)
         return scores
 
     def importance_weights(

@@ -9,6 +9,7 @@ from whowrote.model.distance import (
     expected_distance,
     inverse_cholesky,
     lower_factor,
+    lower_product,
     precision_of,
     products,
     scale_matrix,
@@ -88,8 +89,27 @@ def test_frozen_scale_matrices_get_no_gradient() -> None:
         assert apart(a, b) < EXACT
 
 
-@pytest.mark.parametrize("d", [1, 31, 33, 70, 200])
-def test_the_inverse_factor_by_halves(d: int) -> None:
+@pytest.mark.parametrize("d", [1, 64, 65, 150])
+@pytest.mark.parametrize("alignment", [1, 4])
+def test_the_lower_product_by_halves(
+    d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
+    c = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
+    product = torch.zeros_like(c)
+    lower_product(c.tril(), product)
+    whole = c.tril() @ c.tril().mT
+    assert apart(product.tril(), whole.tril()) < 1e-12
+    # Negative control: what lies above the diagonal of C has no part in it.
+    assert d == 1 or apart(product.tril(), (c @ c.mT).tril()) > 1e-3
+
+
+@pytest.mark.parametrize("d", [1, 31, 33, 70, 150, 200])
+@pytest.mark.parametrize("alignment", [1, 4])
+def test_the_inverse_factor_by_halves(
+    d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
     a = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
     sigma = a @ a.mT / d + 0.1 * torch.eye(d, dtype=torch.float64)
     w = torch.zeros_like(sigma)

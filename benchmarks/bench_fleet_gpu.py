@@ -304,7 +304,7 @@ def matmul_rate(precision: str) -> float:
 
 KINDS = {
     "products": ("gemm", "gemv", "cutlass"),
-    "factorisation": ("potrf", "trsm", "triu_tril"),
+    "factorisation": ("potrf", "trsm", "triu_tril", "inverse_factor"),
     "reductions": ("reduce", "softmax", "norm"),
     "optimizer": ("multi_tensor", "lerp"),
 }

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from whowrote import kernels
 from whowrote.model import distance
 from whowrote.model.distance import (
     expected_distance,
@@ -165,3 +166,42 @@ def test_factorisations_are_exact_whatever_the_products_are(cuda: torch.device) 
     assert float((w @ sigma @ w.mT - identity).abs().max()) < 1e-3
     # Negative control: a product in the same setting is not exact.
     assert apart(shortened.double(), raw[0].double() @ raw[0].double().mT) > 1e-5
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("d", [1, 5, 16, 19, 25, 32, 50, 150, 200])
+def test_our_kernel_inverts_as_the_library_does(
+    cuda: torch.device, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = torch.randn(300, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
+    sigma = (a @ a.mT / d + 0.01 * torch.eye(d, dtype=torch.float64)).to(cuda)
+    exact = torch.linalg.inv(torch.linalg.cholesky(sigma))
+    far = {}
+    for ours in (True, False):
+        kernel = kernels.inverse_factor if ours else None
+        monkeypatch.setattr(distance, "_own_kernel", lambda *_, kernel=kernel: kernel)
+        w = torch.full((300, d + 3, d + 5), 7.0, device=cuda)
+        w[:, :d, :d] = 0.0
+        inverse_cholesky(sigma.float(), w[:, :d, :d])
+        far[ours] = float((w[:, :d, :d] - exact).norm() / exact.norm())
+        assert bool((w[:, d:] == 7).all())
+        assert bool((w[:, :, d:] == 7).all())
+        assert torch.equal(w[:, :d, :d], w[:, :d, :d].tril())
+    assert far[True] < 1e-4
+    assert far[True] < 4 * far[False] + 1e-6
+
+
+@pytest.mark.gpu
+def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
+    assert distance._own_kernel(cuda, torch.float32) is not None
+    sigma = torch.eye(40, device=cuda).repeat(3, 1, 1)
+    sigma[1, 35, 35] = -1.0
+    w = torch.zeros_like(sigma)
+    inverse_cholesky(sigma, w)
+    assert bool(torch.isnan(w[1].diagonal()).any())
+    assert torch.equal(w[[0, 2]], sigma[[0, 2]])
+
+
+def test_without_a_device_there_is_no_kernel_of_our_own() -> None:
+    assert distance._own_kernel(CPU, torch.float32) is None
+    assert distance._own_kernel(CUDA, torch.float64) is None

@@ -24,7 +24,8 @@ several times the price. The factorisation itself is always done in full precisi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +73,9 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     """
     d = matrix.shape[-1]
     if d <= SMALLEST_BLOCK:
+        if (kernel := _own_kernel(matrix.device, matrix.dtype)) is not None:
+            kernel(matrix, out)
+            return
         factor = cholesky(matrix)
         identity = torch.eye(d, dtype=factor.dtype, device=factor.device)
         out.copy_(torch.linalg.solve_triangular(factor, identity.expand_as(factor), upper=False))
@@ -82,6 +86,18 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     below = matrix[:, half:, :half] @ first.mT
     inverse_cholesky(torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1), second)
     torch.baddbmm(left, second, below @ first, beta=0, alpha=-1, out=left)
+
+
+@functools.cache
+def _own_kernel(
+    device: torch.device, dtype: torch.dtype
+) -> Callable[[Tensor, Tensor], None] | None:
+    """Our own way to invert small factors, on graphics processors in single precision."""
+    if device.type != "cuda" or dtype != torch.float32:
+        return None
+    from whowrote import kernels  # a compiler comes with it
+
+    return kernels.inverse_factor if kernels.works(device) else None
 
 
 def _half(d: int, device: torch.device) -> int:

@@ -24,6 +24,7 @@ from whowrote.model.rows import SparseRows
 from whowrote.model.streams import Streams
 
 LOG_SCALE_LIMIT = 6.0
+WIDE_LOADS = {"cuda"}
 ACTIVATIONS = {
     "tanh": torch.tanh,
     "relu": torch.relu,
@@ -40,11 +41,17 @@ class Layer(nn.Module):
         self.weight = nn.Parameter(torch.zeros(m, n_in, n_out))
         self.bias = nn.Parameter(torch.zeros(m, n_out))
 
-    def forward(self, a: Float[Tensor, "m n l"] | SparseRows) -> Float[Tensor, "m n h"]:
-        """Apply the layer."""
+    def forward(
+        self, a: Float[Tensor, "m n l"] | SparseRows, spare: int = 0
+    ) -> Float[Tensor, "m n h"]:
+        """Apply the layer; dense rows may come with spare columns, and get as many as asked."""
         if isinstance(a, SparseRows):
             return self._sparse_product(a) + self.bias.unsqueeze(1)
-        return torch.baddbmm(self.bias.unsqueeze(1), a, self.weight)
+        unused = a.shape[-1] - self.weight.shape[1]
+        if not spare and not unused:
+            return torch.baddbmm(self.bias.unsqueeze(1), a, self.weight)
+        weight = functional.pad(self.weight, (0, spare, 0, unused))
+        return torch.baddbmm(functional.pad(self.bias, (0, spare)).unsqueeze(1), a, weight)
 
     def _sparse_product(self, rows: SparseRows) -> Float[Tensor, "m n h"]:
         m, n_in, n_out = self.weight.shape
@@ -86,6 +93,15 @@ def dropped_sparse(
     return SparseRows(rows.start, rows.columns, torch.cat(values))
 
 
+def _spare_units(bias: Float[Tensor, "m h"]) -> int:
+    """Units that make an odd number of them a multiple of four, where loads are four wide.
+
+    A product whose rows begin at odd addresses runs without tensor cores.
+    """
+    n = bias.shape[-1]
+    return -n % 4 if n % 2 and bias.device.type in WIDE_LOADS else 0
+
+
 class Network(nn.Module):
     """in-H-...-H-out with a normal distribution over the output."""
 
@@ -112,8 +128,12 @@ class Network(nn.Module):
     ) -> DiagonalNormal:
         """The distribution of the output given the input; dropout acts on the hidden units."""
         activation = ACTIVATIONS[self.activation]
+        drops = streams is not None and dropout is not None
         for layer in self.layers[:-1]:
-            a = dropped(activation(layer(a)), dropout, streams)
+            assert isinstance(layer, Layer)  # for the type checker: ModuleList forgets
+            # Every activation takes zero to zero, so that spare units stay idle.
+            spare = 0 if drops else _spare_units(layer.bias)
+            a = dropped(activation(layer(a, spare)), dropout, streams)
         mean, raw = self.last(a).chunk(2, dim=-1)
         return DiagonalNormal(mean, LOG_SCALE_LIMIT * torch.tanh(raw / LOG_SCALE_LIMIT))
 

@@ -43,17 +43,31 @@ ALIGNMENT = {"cuda": 4}
 class Precision:
     """The scale matrices, ready for use: C, W = L^-1, diag(Sigma^-1) and ln det Sigma.
 
-    On a graphics processor rows are padded with zeros to a multiple of four numbers.
+    On a graphics processor rows are padded with zeros to a multiple of four numbers. The rows of W
+    end in two more, in which -W mu is kept, so that [W, -W mu] [x, 1] is one product.
     """
 
     factor: Float[Tensor, "m k d d"]
-    inverse_factor: Float[Tensor, "m k d d"]
+    rows: Float[Tensor, "m k d e"]
     diagonal: Float[Tensor, "m k d"]
     log_det: Float[Tensor, "m k"]
+
+    @property
+    def inverse_factor(self) -> Float[Tensor, "m k d d"]:
+        """W, up to what the padding holds."""
+        return self.rows[..., : self.factor.shape[-1]]
 
     def renew(self, raw: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]) -> None:
         """Make it anew in place, where a captured graph looks for it."""
         _fill_precision(self, raw, floor)
+
+    def centre(self, loc: Float[Tensor, "m k l"]) -> None:
+        r"""Write -W mu behind W, as two numbers of few digits: shortened products lose none."""
+        d = loc.shape[-1]
+        with products("highest", loc.device):
+            centre = (self.rows[..., :d] @ loc.unsqueeze(-1)).squeeze(-1).neg_()
+        high = centre.to(torch.bfloat16).to(centre.dtype)
+        self.rows[..., d], self.rows[..., d + 1] = high, centre - high
 
 
 def cholesky(matrix: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch d d"]:
@@ -164,8 +178,8 @@ def scale_matrix(
 def precision_of(raw: Float[Tensor, "m k d d"], floor: Float[Tensor, " m"]) -> Precision:
     """Factor every scale matrix once."""
     m, k, d, _ = raw.shape
-    width = d + _padding(d, raw.device)
-    c, w = (raw.new_zeros(m, k, width, width) for _ in range(2))
+    width, longer = (n + _padding(n, raw.device) for n in (d, d + 2))
+    c, w = (raw.new_zeros(m, k, width, n) for n in (width, longer))
     precision = Precision(c, w, raw.new_zeros(m, k, width), raw.new_zeros(m, k))
     precision.renew(raw, floor)
     return precision
@@ -179,7 +193,7 @@ def _padding(d: int, device: torch.device) -> int:
 @torch.no_grad()
 def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
     d = raw.shape[-1]
-    c, w = (array[..., :d, :d] for array in (precision.factor, precision.inverse_factor))
+    c, w = (array[..., :d, :d] for array in (precision.factor, precision.rows))
     torch.tril(raw, out=c)
     torch.diagonal(c, dim1=-2, dim2=-1).exp_()
     sigma = torch.empty_like(precision.factor)[..., :d, :d]
@@ -201,52 +215,56 @@ class _Distance(torch.autograd.Function):
         variance: Tensor | None,
         loc: Tensor,
         raw: Tensor,
-        c: Tensor,
-        inverse: Tensor,
-        diagonal: Tensor,
-        log_det: Tensor,
+        precision: Precision,
     ) -> tuple[Tensor, Tensor]:
-        m, k, d = loc.shape
-        centre = (inverse @ loc.unsqueeze(-1)).reshape(m, 1, k * d)
-        rows = inverse.reshape(m, k * d, d).mT
-        whitened = mean.new_empty(m, mean.shape[1], k * d)
-        delta = mean.new_empty(m, mean.shape[1], k)
+        precision.centre(loc)
+        m, k, d, longer = precision.rows.shape
+        n, spare = mean.shape[1], longer - mean.shape[-1] - 2
+        ones = functional.pad(mean.new_ones(m, n, 2), (0, spare))
+        points = torch.cat([mean, ones], dim=-1)  # [x, 1], and two of the ones: see ``centre``
+        rows = precision.rows.reshape(m, k * d, longer).mT
+        whitened = mean.new_empty(m, n, k * d)
+        delta = mean.new_empty(m, n, k)
         for part in _parts(mean):
-            torch.baddbmm(centre[part], mean[part], rows[part], beta=-1, out=whitened[part])
-            white = whitened[part].reshape(-1, mean.shape[1], k, d)
+            torch.bmm(points[part], rows[part], out=whitened[part])
+            white = whitened[part].reshape(-1, n, k, d)
             torch.square(torch.linalg.vector_norm(white, dim=-1), out=delta[part])
         if variance is not None:
-            delta = torch.baddbmm(delta, variance, diagonal.mT)
-        ctx.d = raw.shape[-1]
-        ctx.save_for_backward(mean, variance, loc, c, inverse, diagonal, whitened)
-        return delta, log_det.clone()
+            delta = torch.baddbmm(delta, variance, precision.diagonal.mT)
+        ctx.d = mean.shape[-1]
+        ctx.save_for_backward(
+            points, variance, precision.factor, precision.rows, precision.diagonal, whitened
+        )
+        return delta, precision.log_det.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         g, g_log_det = gradients
-        mean, variance, loc, c, inverse, diagonal, whitened = ctx.saved_tensors
-        m, k, d = loc.shape
-        rows = inverse.reshape(m, k * d, d)
-        g_mean, pull = torch.empty_like(mean), mean.new_empty(m, k * d)
-        second = mean.new_empty(m, k * d, d) if ctx.needs_input_grad[3] else None
-        for part in _parts(mean):
+        points, variance, c, rows, diagonal, whitened = ctx.saved_tensors
+        m, k, d, longer = rows.shape
+        flat = rows.reshape(m, k * d, longer)
+        g_points = torch.empty_like(points)
+        second = points.new_empty(m, k * d, longer if ctx.needs_input_grad[3] else 1)
+        for part in _parts(points):
             twice = (2 * g[part]).unsqueeze(-1)
-            white = whitened[part].reshape(-1, mean.shape[1], k, d)
+            white = whitened[part].reshape(-1, points.shape[1], k, d)
             pulled = (white * twice).flatten(-2)  # 2 g w
-            torch.bmm(pulled, rows[part], out=g_mean[part])
-            torch.sum(pulled, 1, out=pull[part])
-            if second is not None:
-                torch.bmm(pulled.mT, mean[part], out=second[part])
-        pull = pull.reshape(m, k, d, 1)
-        g_loc = -(inverse.mT @ pull).squeeze(-1)
+            torch.bmm(pulled, flat[part], out=g_points[part])
+            if ctx.needs_input_grad[3]:
+                torch.bmm(pulled.mT, points[part], out=second[part])
+            else:
+                torch.sum(pulled, 1, out=second[part, :, 0])
+        second = second.reshape(m, k, d, -1)
+        pull = second[..., ctx.d if ctx.needs_input_grad[3] else 0]  # the sum of 2 g w
+        g_loc = -(rows[..., : ctx.d].mT @ pull.unsqueeze(-1)).squeeze(-1)
         g_variance = None if variance is None else g @ diagonal
         g_raw = None
-        if second is not None:
-            second = second.reshape(m, k, d, d).addcmul_(pull, loc.unsqueeze(2), value=-1)
+        if ctx.needs_input_grad[3]:
             if variance is not None:
-                second.addcmul_(inverse, (g.mT @ variance).unsqueeze(2), value=2)
-            g_raw = _scale_gradient(second, g_log_det, c, inverse, ctx.d)
-        return g_mean, g_variance, g_loc, g_raw, None, None, None, None
+                h = functional.pad(g.mT @ variance, (0, longer - d))
+                second.addcmul_(rows, h.unsqueeze(2), value=2)
+            g_raw = _scale_gradient(second, g_log_det, c, rows, ctx.d)
+        return g_points[..., : ctx.d], g_variance, g_loc, g_raw, None
 
 
 def _parts(rows: Float[Tensor, "m n d"]) -> list[slice]:
@@ -256,16 +274,15 @@ def _parts(rows: Float[Tensor, "m n d"]) -> list[slice]:
     return [slice(member, member + 1) for member in range(len(rows))]
 
 
-def _scale_gradient(
-    second: Tensor, g_log_det: Tensor, c: Tensor, inverse: Tensor, d: int
-) -> Tensor:
+def _scale_gradient(second: Tensor, g_log_det: Tensor, c: Tensor, rows: Tensor, d: int) -> Tensor:
     """The gradient of the free parameter behind Sigma, without the padding.
 
-    ``second`` is 2 (sum_n g w (m - mu)' + W diag(h)), so that ``second @ W'`` is twice the sum in
-    the brackets above.
+    ``second`` is 2 (sum_n g w [m, 1]' + [W, -W mu] diag(h, 0)), so that its product with
+    [W, -W mu]' is twice the sum in the brackets above.
     """
-    second, c_, w = (matrix.flatten(0, 1) for matrix in (second, c, inverse))
-    inner = torch.baddbmm(second, second, w.mT, beta=0, alpha=-1)
+    second, c_, rows = (matrix.flatten(0, 1) for matrix in (second, c, rows))
+    w = rows[..., : c.shape[-1]]
+    inner = torch.baddbmm(c_, second, rows.mT, beta=0, alpha=-1)
     torch.diagonal(inner, dim1=-2, dim2=-1).add_(2 * g_log_det.reshape(-1, 1))
     gradient = torch.tril((w.mT @ (inner @ (w @ c_)))[:, :d, :d])
     torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c_, dim1=-2, dim2=-1)[:, :d])
@@ -280,11 +297,10 @@ def expected_distance(
     precision: Precision,
 ) -> tuple[Float[Tensor, "m n k"], Float[Tensor, "m k"]]:
     """delta and ln|Sigma|, differentiable in everything; no ``variance`` means known points."""
-    p, padding = precision, _padding(mean.shape[-1], mean.device)
-    if padding:
-        mean, loc = (functional.pad(array, (0, padding)) for array in (mean, loc))
-        variance = None if variance is None else functional.pad(variance, (0, padding))
+    padding = _padding(mean.shape[-1], mean.device)
+    if padding and variance is not None:
+        variance = functional.pad(variance, (0, padding))
     delta, log_det = _Distance.apply(  # type: ignore[no-untyped-call]
-        mean, variance, loc, raw, p.factor, p.inverse_factor, p.diagonal, p.log_det
+        mean, variance, loc, raw, precision
     )
     return delta, log_det

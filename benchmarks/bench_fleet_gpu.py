@@ -306,7 +306,7 @@ KINDS = {
     "products": ("gemm", "gemv", "cutlass"),
     "factorisation": ("potrf", "trsm", "triu_tril", "inverse_factor"),
     "reductions": ("reduce", "softmax", "norm"),
-    "optimizer": ("multi_tensor", "lerp"),
+    "optimizer": ("multi_tensor", "lerp", "_adam"),
 }
 
 

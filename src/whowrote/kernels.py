@@ -1,5 +1,6 @@
 r"""Kernels of our own for graphics processors; only imported where one is asked for.
 
+Adam moves a parameter of a fleet in one pass (:mod:`whowrote.optimizer` has the equations).
 Small Cholesky factors are inverted where they lie. With :math:`A^{(0)} = \Sigma`,
 :math:`W^{(0)} = I` and :math:`p_j = A^{(j)}_{jj}`, column by column
 
@@ -13,6 +14,9 @@ on copies in another order of storage.
 """
 
 from __future__ import annotations
+
+import functools
+import math
 
 import torch
 from torch import Tensor
@@ -54,7 +58,48 @@ def _inverse_factor(  # type: ignore[no-untyped-def]
     tl.store(out + number * out_batch + place, tl.where(j <= i, w, 0.0), mask=inside)
 
 
+def _adam(  # type: ignore[no-untyped-def]
+    parameter,
+    gradient,
+    first,
+    second,
+    clip,
+    rate,
+    count,
+    n,
+    BETA1: tl.constexpr,
+    BETA2: tl.constexpr,
+    LOG1: tl.constexpr,
+    LOG2: tl.constexpr,
+    EPSILON: tl.constexpr,
+    LOWER: tl.constexpr,
+    SIZE: tl.constexpr,
+):
+    member = tl.program_id(1).to(tl.int64)
+    place = tl.program_id(0) * SIZE + tl.arange(0, SIZE)
+    inside = place < n
+    if LOWER > 0:  # a row of LOWER numbers is read four by four up to the diagonal
+        start = place // 4 * 4
+        inside = inside & (start % LOWER <= start // LOWER % LOWER)
+    at = member * n + place
+    g = tl.load(gradient + at, mask=inside, other=0.0) * tl.load(clip + member)
+    a = tl.load(first + at, mask=inside, other=0.0)
+    b = tl.load(second + at, mask=inside, other=0.0)
+    value = tl.load(parameter + at, mask=inside, other=0.0)
+    t = tl.load(count).to(tl.float64)
+    grown1 = (1.0 - tl.exp2(t * LOG1)).to(tl.float32)
+    grown2 = (1.0 - tl.exp2(t * LOG2)).to(tl.float32)
+    a += (g - a) * (1.0 - BETA1)
+    b = b * BETA2 + g * g * (1.0 - BETA2)
+    step = tl.load(rate + member) / grown1
+    value -= step * a / (tl.sqrt(b) / tl.sqrt(grown2) + EPSILON)
+    tl.store(first + at, a, mask=inside)
+    tl.store(second + at, b, mask=inside)
+    tl.store(parameter + at, value, mask=inside)
+
+
 if triton is not None:
+    _launch_adam = triton.jit(_adam)
     _sizes = ["matrix_batch", "matrix_row", "out_batch", "out_row", "d"]
     _launch = triton.jit(do_not_specialize=_sizes)(_inverse_factor)
 
@@ -67,6 +112,45 @@ def inverse_factor(matrix: Tensor, out: Tensor) -> None:
         _launch[(n,)](matrix, out, *strides, d, SIZE=16 if d <= 16 else 32, num_warps=1)
 
 
+def adam(
+    state: tuple[Tensor, Tensor, Tensor, Tensor],
+    clip: Tensor,
+    rate: Tensor,
+    count: Tensor,
+    betas: tuple[float, float],
+    epsilon: float,
+    lower: int = 0,
+) -> None:
+    """Move a parameter (m, ...) whose members have their own factor of the gradient and step size.
+
+    ``state`` is the parameter, its gradient and both moments. With ``lower``, a multiple of four,
+    the last two dimensions are lower triangles of that size, and what is above stays as it is.
+    """
+    parameter, gradient, first, second = state
+    n, size = parameter[0].numel(), 1024
+    logs = [math.log2(beta) for beta in betas]
+    grid = (triton.cdiv(n, size), len(parameter))
+    with torch.cuda.device(parameter.device):
+        _launch_adam[grid](
+            parameter,
+            gradient,
+            first,
+            second,
+            clip,
+            rate,
+            count,
+            n,
+            BETA1=betas[0],
+            BETA2=betas[1],
+            LOG1=logs[0],
+            LOG2=logs[1],
+            EPSILON=epsilon,
+            LOWER=lower,
+            SIZE=size,
+        )
+
+
+@functools.cache
 def works(device: torch.device) -> bool:
     """Whether kernels can be built here: a machine may lack Triton, or a compiler."""
     if triton is None:

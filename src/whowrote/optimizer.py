@@ -15,7 +15,7 @@ dimension of every parameter is the member, and nothing is shared along it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
@@ -35,11 +35,15 @@ class FleetAdam:
         fleet: nn.Module,
         learning_rates: Sequence[float],
         factors: Mapping[str, Sequence[float]] | None = None,
+        triangular: Collection[str] = (),
     ) -> None:
-        """``factors`` multiply the step size of a named parameter, member by member."""
+        """``factors`` multiply the step size of a named parameter, member by member.
+
+        Of the parameters named ``triangular`` only the lower triangle has a gradient.
+        """
         self.parameters = list(fleet.parameters())
         self.learning_rates = list(learning_rates)
-        self.factors = dict(factors or {})
+        self.factors, self.triangular = dict(factors or {}), tuple(triangular)
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         # A captured graph cannot read numbers of the host: counts and step sizes are tensors.
@@ -49,6 +53,11 @@ class FleetAdam:
         exact = torch.float64 if device.type == "cpu" else torch.float32  # all its kernel takes
         rates = sorted({rate for runs in self._runs for rate, _ in runs})
         self._rates = {rate: torch.tensor(rate, device=device, dtype=exact) for rate in rates}
+        self._kernel = _own_kernel(self.parameters)
+        names = [name for name, _ in fleet.named_parameters()]
+        self._lower = [_triangle(p) if n in triangular else 0 for n, p in fleet.named_parameters()]
+        scaled = [torch.tensor(self._scaled(name), device=device) for name in names]
+        self._scaled_rates = [(rates, rates.clone()) for rates in scaled]
 
     def _scaled(self, name: str) -> list[float]:
         factors = self.factors.get(name, [1.0] * len(self.learning_rates))
@@ -62,11 +71,14 @@ class FleetAdam:
         """Multiply every step size by ``decay`` from now on."""
         for rate, value in self._rates.items():
             value.fill_(rate * decay)
+        for full, present in self._scaled_rates:
+            torch.mul(full, decay, out=present)
 
     def select(self, fleet: nn.Module, keep: Sequence[int]) -> FleetAdam:
         """The optimizer of some members, whose parameters now live in ``fleet``."""
         factors = {name: [all_[i] for i in keep] for name, all_ in self.factors.items()}
-        chosen = FleetAdam(fleet, [self.learning_rates[i] for i in keep], factors)
+        rates = [self.learning_rates[i] for i in keep]
+        chosen = FleetAdam(fleet, rates, factors, self.triangular)
         chosen.first = [state[list(keep)] for state in self.first]
         chosen.second = [state[list(keep)] for state in self.second]
         chosen.counts = [count.clone() for count in self.counts]
@@ -83,6 +95,9 @@ class FleetAdam:
         gradients = {i: self.parameters[i].grad for i in moving}
         clip = _clip_factor([g for g in gradients.values() if g is not None], clip_norm)
         torch._foreach_add_([self.counts[i] for i in moving], 1)
+        if self._kernel is not None:
+            self._move(self._kernel, moving, clip)
+            return
         batches: dict[float, list[tuple[Tensor, ...]]] = {rate: [] for rate in self._rates}
         for i, gradient in gradients.items():
             assert gradient is not None  # for the type checker
@@ -94,6 +109,33 @@ class FleetAdam:
         for rate, batch in batches.items():
             if batch:
                 _adam(batch, self._rates[rate])
+
+    def _move(self, adam: Callable[..., None], moving: Sequence[int], clip: Tensor) -> None:
+        """Clip and move in one pass, with a kernel of our own."""
+        for i in moving:
+            p, gradient = self.parameters[i], self.parameters[i].grad
+            assert gradient is not None  # for the type checker
+            state = (p.data, gradient.contiguous(), self.first[i], self.second[i])
+            rate = self._scaled_rates[i][1]
+            adam(state, clip, rate, self.counts[i], BETAS, EPSILON, self._lower[i])
+            p.grad = None
+
+
+def _own_kernel(parameters: Sequence[Tensor]) -> Callable[..., None] | None:
+    """Our own Adam, on graphics processors in single precision."""
+    like = parameters[0]
+    plain = all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
+    if like.device.type != "cuda" or not plain:
+        return None
+    from whowrote import kernels  # a compiler comes with it
+
+    return kernels.adam if kernels.works(like.device) else None
+
+
+def _triangle(parameter: Tensor) -> int:
+    """The size of lower triangles that can be read four by four; 0 where they cannot."""
+    d = parameter.shape[-1]
+    return 0 if d % 4 else d
 
 
 def _adam(batch: list[tuple[Tensor, ...]], rate: Tensor) -> None:

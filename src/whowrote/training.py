@@ -118,7 +118,7 @@ class Crew:
         """Everyone at the start, with a fresh optimizer."""
         rates = [member.learning_rate for member in fleet.members]
         factors = {"mixture.raw_df": [member.df_rate for member in fleet.members]}
-        optimizer = FleetAdam(fleet, rates, factors)
+        optimizer = FleetAdam(fleet, rates, factors, triangular=("mixture.factor",))
         return cls(fleet, assignment, streams, optimizer, MovingAverage(fleet, plan.average))
 
     def select(self, keep: Sequence[int], fleet: MixtureVAE | None = None) -> Crew:

@@ -401,6 +401,8 @@ def main() -> None:
     lengths = {d: own["epochs"] for d, own in found["fleets"]["by_d"].items()}
     found["plain"] = one_at_a_time(rows, parts, arguments.per_d, lengths)
     found["ratio"] = found["plain"]["seconds_of_500"] / found["fleets"]["seconds"]
+    with_loading = found["fleets"]["seconds"] + found["loading_seconds"]
+    found["ratio_with_loading"] = found["plain"]["seconds_of_500"] / with_loading
     found["steps"] = {d: where_time_goes(rows, 100, d) for d in GRID["latent_dim"][:-1]}
     found["step"] = where_time_goes(rows, 100, GRID["latent_dim"][-1])
     found["step"]["tf32_matmul_tflops"] = matmul_rate("high") / 1e12
@@ -426,7 +428,7 @@ def show(found: dict[str, Any]) -> None:
     print(
         f"500 fits one at a time, from the pace of some: {found['plain']['seconds_of_500']:.0f} s"
     )
-    print(f"ratio: {found['ratio']:.1f}")
+    print(f"ratio: {found['ratio']:.1f}; {found['ratio_with_loading']:.1f} with loading as fleets")
     print(f"25,000 fits, EXTRAPOLATED from the 500: {60 * found['all_25000_hours']:.1f} minutes")
 
 

@@ -1,15 +1,15 @@
 """What each part of the extractor is worth: one short training per variant, one table.
 
-Every variant is the shipped configuration with some entries changed, trained from scratch for the
-same time on the same machine, and judged like the shipped weights: the error of a linear SVM on
+Every variant but the first is the shipped configuration without n-grams and with some entries
+changed, trained from scratch for as many steps on the same machine, and judged like the shipped weights: the error of a linear SVM on
 Blog-30 (C = 0.1) and the AUC of pairs of unseen test authors in each domain. A variant whose record
 is there is not trained again; one that was interrupted resumes from its checkpoint.
 
-Command:  python experiments/extractor/ablations.py DATA --minutes 2
+Command:  python experiments/extractor/ablations.py DATA --steps 500
           (DATA holds blogs_train.parquet, hotels_train.parquet, mail_train.parquet,
           forum_train.parquet and blog30.parquet; without an installation: PYTHONPATH=src)
           --only pairs,base runs some; --table prints what there is
-Hardware: one H200 with 16 cores; per variant the minutes given and about one more.
+Hardware: one H200 with 16 cores; about two minutes a variant, several at a time if you like.
 Expect:   experiments/results/extractor_ablations/*.json and the table in docs/model_card.md.
 """
 
@@ -43,6 +43,7 @@ def authors(total: int) -> dict[str, Any]:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    "shipped": {"vocabulary": {"n_grams": [32768, 16384]}},
     "base": {},
     "pairs": {"training": {"loss": "pairs"}, "batch": {"authors": 1536, "views": 2}},
     "no-characters": {"network": {"characters": False}},
@@ -55,7 +56,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "vocabulary-20k": {"vocabulary": {"n_words": 20_000}},
 }
 MEANING = {
-    "base": "batch loss, four domains, all authors, 5,000 words, rare words by shape",
+    "shipped": "as shipped: the network below and the n-grams beside it",
+    "base": "no n-grams; batch loss, four domains, all authors, 5,000 words, rare words by shape",
     "pairs": "the published pair loss",
     "no-characters": "without the character network",
     "no-sentences": "without the sentence level",
@@ -95,6 +97,8 @@ def config_of(
         "cache": str((work / "cache").resolve()),
         "corpora": {name: str((data / f"{name}_train.parquet").resolve()) for name in DOMAINS},
         "training": {"max_minutes": minutes, "steps": steps},
+        "vocabulary": {"n_grams": [0, 0]},
+        "start": None,
     }
     return parse_config(merged(merged(base, shared), VARIANTS[variant]), Path())
 

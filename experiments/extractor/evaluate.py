@@ -33,7 +33,7 @@ from whowrote.atomic import write_text
 from whowrote.cores import usable_cores
 from whowrote.corpus import load
 from whowrote.features.embedding import DeviceCorpus, embed
-from whowrote.features.preparation import number, read_domain
+from whowrote.features.preparation import number, read_domain, rows_of
 from whowrote.features.reading import SECTION
 from whowrote.features.verification import Pairs, balanced_pairs, cosines, verify
 from whowrote.features.weights import Extractor, read_extractor
@@ -94,7 +94,8 @@ def levs_of(
 ) -> NDArray[np.float32]:
     """The LEVs of texts, tokenised by all cores."""
     numbered = number(texts, extractor.vocabulary, CORES)
-    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device)
+    rows = None if extractor.ngrams is None else rows_of(texts, extractor.ngrams, CORES)
+    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device, rows)
     bounds = (numbered.offsets[:-1], numbered.lengths)
     windows = 8192 if torch.device(device).type == "cuda" else 256
     levs: NDArray[np.float32] = (

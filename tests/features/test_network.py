@@ -177,13 +177,41 @@ def test_bad_shapes(options: dict[str, Any], message: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize("in_half", [False, True])
-def test_a_gpu_gives_the_same_vectors(in_half: bool) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_a_gpu_gives_the_same_vectors(half: bool) -> None:
     network, numbered = make(standardise=True, mean_pooling=True), number(texts(), VOCABULARY)
     expected = levs(network, numbered)
-    for module in network.cuda().modules():
-        if isinstance(module, BiLSTM):
-            module.in_half = in_half
     corpus = DeviceCorpus.place(numbered.tokens, numbered.types, "cuda")
-    found = embed(network, corpus, numbered.offsets[:-1], numbered.lengths, half=in_half)
-    torch.testing.assert_close(found.cpu(), expected, atol=0.05 if in_half else 2e-3, rtol=0)
+    found = embed(network.cuda(), corpus, numbered.offsets[:-1], numbered.lengths, half=half)
+    torch.testing.assert_close(found.cpu(), expected, atol=0.05 if half else 2e-3, rtol=0)
+
+
+def slopes(lstm: BiLSTM, states: tuple[torch.Tensor, torch.Tensor]) -> list[torch.Tensor]:
+    weight = torch.linspace(-1, 1, states[0].numel()).view_as(states[0]).to(states[0])
+    total = (weight * states[0]).sum() + (weight.square() * states[1]).sum()
+    return list(torch.autograd.grad(total, list(lstm.parameters())))
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        "cpu",
+        pytest.param(
+            "cuda",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+            ],
+        ),
+    ],
+)
+def test_steps_in_one_product_are_the_library_s_lstm(device: str) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        lstm = BiLSTM(5, 4).double().to(device)
+        ahead, back = torch.randn(2, 3, 6, 5, dtype=torch.float64, device=device)
+    ours, theirs = lstm.stepwise(ahead, back), lstm._library(ahead, back)
+    torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=0)
+    torch.testing.assert_close(slopes(lstm, ours), slopes(lstm, theirs), atol=1e-11, rtol=0)
+    swapped = lstm.stepwise(back, ahead)
+    assert not torch.allclose(swapped[0], theirs[0], atol=1e-3)

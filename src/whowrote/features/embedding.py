@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whowrote.errors import InputError
+from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.network import Architecture, Network
 from whowrote.features.preparation import Prepared
 from whowrote.features.vocabulary import Types
@@ -31,17 +32,29 @@ class DeviceCorpus:
     tokens: Tensor
     characters: Tensor
     words: Tensor
+    rows: DeviceRows | None = None
 
     @classmethod
     def place(
-        cls, tokens: NDArray[np.int32], types: Types, device: torch.device | str
+        cls,
+        tokens: NDArray[np.int32],
+        types: Types,
+        device: torch.device | str,
+        rows: GramRows | None = None,
     ) -> DeviceCorpus:
         """Copy them there."""
         return cls(
             torch.from_numpy(tokens).to(device),
             torch.from_numpy(types.characters).to(device),
             torch.from_numpy(types.words).to(device),
+            None if rows is None else DeviceRows.place(rows, device),
         )
+
+    def rows_of(self, documents: IntArray) -> DeviceRows | None:
+        """The n-grams of documents, by their numbers."""
+        if self.rows is None:
+            return None
+        return self.rows.take(torch.from_numpy(documents).to(self.tokens.device))
 
 
 @dataclass(frozen=True)
@@ -92,8 +105,8 @@ def choose_device(device: torch.device | str | None) -> torch.device:
     return chosen
 
 
-Forward = Callable[[Tensor, Layout], Tensor]
-"""From the types in windows, and where the windows lie, to one vector per stretch."""
+Forward = Callable[[Tensor, Layout, IntArray], Tensor]
+"""From the types in windows, where the windows lie, and whose they are, to one vector each."""
 
 
 @torch.no_grad()
@@ -115,7 +128,7 @@ def embed_stretches(
         layout = lay_out(segments.starts[rows], segments.lengths[rows], a.window, a.hop, device)
         size = min(a.window, int(segments.lengths[rows[0]]))  # the first one is the longest
         share = segments.lengths[rows] / lengths[segments.document[rows]]
-        vectors = forward(layout.ids(tokens, size), layout).float()
+        vectors = forward(layout.ids(tokens, size), layout, segments.document[rows]).float()
         vectors = vectors * torch.from_numpy(share).to(vectors)[:, None]
         total.index_add_(0, torch.from_numpy(segments.document[rows]).to(device), vectors)
     return total
@@ -130,12 +143,18 @@ def embed(
     longest: int = 264,
     windows: int = 8192,
     half: bool = False,
+    documents: IntArray | None = None,
 ) -> Tensor:
-    """LEVs (documents, lev_dim) of stretches of the corpus; ``half`` computes in bfloat16."""
+    """LEVs (documents, lev_dim) of stretches of the corpus; ``half`` computes in bfloat16.
 
-    def forward(ids: Tensor, layout: Layout) -> Tensor:
+    ``documents`` says whose n-grams go with each stretch, by default those of the document of its
+    number.
+    """
+
+    def forward(ids: Tensor, layout: Layout, stretches: IntArray) -> Tensor:
+        rows = corpus.rows_of(stretches if documents is None else documents[stretches])
         with torch.autocast(ids.device.type, torch.bfloat16, enabled=half):
-            levs: Tensor = network(ids, layout, corpus.characters, corpus.words)
+            levs: Tensor = network(ids, layout, corpus.characters, corpus.words, rows=rows)
         return levs
 
     return embed_stretches(
@@ -154,5 +173,6 @@ def embed_documents(
 ) -> NDArray[np.float32]:
     """LEVs of documents of a prepared corpus; options are those of :func:`embed`."""
     starts, lengths = prepared.offsets[documents], prepared.lengths[documents]
-    levs: NDArray[np.float32] = embed(network, corpus, starts, lengths, **options).cpu().numpy()  # type: ignore[arg-type]
-    return levs
+    levs = embed(network, corpus, starts, lengths, documents=documents, **options)  # type: ignore[arg-type]
+    found: NDArray[np.float32] = levs.cpu().numpy()
+    return found

@@ -31,6 +31,8 @@ class Recipe:
     learning_rate: float = 1e-3
     final_rate: float = 0.02
     """Share of the rate that is left at the end of the cosine."""
+    gram_rate: float = 0.1
+    """Share of the rate at which the n-grams' table learns: fast, it would learn who is who."""
     warm_up: int = 200
     weight_decay: float = 0.01
     clip_norm: float = 1.0
@@ -41,8 +43,6 @@ class Recipe:
     """Whether two crops of one text may be a pair by one author (batch loss)."""
     precision: str = "bfloat16"
     """On a GPU; a CPU computes in single precision."""
-    half_lstm: bool = False
-    """LSTMs in float16 with scaled gradients instead of TF32."""
     evaluate_every: int = 500
     evaluate_documents: int = 4000
     """Development documents of each domain."""
@@ -88,6 +88,8 @@ class Config:
     """How often each domain is drawn, instead of ``batch.alpha``."""
     glove: Path | None = None
     """An ``.npz`` with ``words`` and ``vectors`` in which the word table starts."""
+    start: Path | None = None
+    """Earlier weights; every tensor of the same name and shape starts in theirs."""
 
     def settings(self) -> dict[str, Any]:
         """Everything but paths and duration, as plain values: what a resumed run must share."""
@@ -104,6 +106,7 @@ class Config:
             "max_authors": self.max_authors,
             "mixture": self.mixture,
             "glove": self.glove is not None,
+            "start": self.start is not None,
         }
 
 
@@ -129,7 +132,7 @@ SECTIONS: dict[str, type[Any]] = {
 
 def parse_config(values: Mapping[str, Any], base: Path) -> Config:
     """A configuration from plain values; every unknown name is an error."""
-    known = {*SECTIONS, "corpora", "out", "cache", "max_authors", "mixture", "glove"}
+    known = {*SECTIONS, "corpora", "out", "cache", "max_authors", "mixture", "glove", "start"}
     _check_names("the configuration", values, known)
     built: dict[str, Any] = {
         name: _section(name, kind, values.get(name, {})) for name, kind in SECTIONS.items()
@@ -142,7 +145,7 @@ def parse_config(values: Mapping[str, Any], base: Path) -> Config:
         recipe=built.pop("training"),
         max_authors=dict(values.get("max_authors", {})),
         mixture=dict(values.get("mixture", {})),
-        glove=base / values["glove"] if "glove" in values else None,
+        **{name: base / values[name] for name in ("glove", "start") if name in values},
         **built,
     )
 

@@ -17,8 +17,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,19 +31,21 @@ from torch import Tensor, nn
 from whowrote.atomic import write_text
 from whowrote.errors import InputError
 from whowrote.features.author_batches import AuthorBatches, Crops
+from whowrote.features.bag import SKETCH_ROWS, leading_directions
 from whowrote.features.checkpoints import Arrays, Checkpoint, read_checkpoint, write_checkpoint
 from whowrote.features.embedding import DeviceCorpus, choose_device, embed_documents
 from whowrote.features.extractor_config import SECTIONS, UNCHECKED, Config, Recipe
 from whowrote.features.losses import BatchLoss, pair_losses
-from whowrote.features.network import BiLSTM, Network
+from whowrote.features.network import Network
+from whowrote.features.ngrams import NGrams
 from whowrote.features.preparation import Prepared, limit_authors, load_or_prepare
 from whowrote.features.verification import auc, balanced_pairs, cosines, recall_at_1
 from whowrote.features.vocabulary import FIRST_WORD, Vocabulary
-from whowrote.features.weights import Extractor, write_extractor
+from whowrote.features.weights import Extractor, read_extractor, write_extractor
 from whowrote.features.windows import lay_out
 
 WEIGHTS, HISTORY = "extractor.safetensors", "history.jsonl"
-GRADIENT_SCALE = 4096.0
+GRAM_DEVIATION = 0.1
 EVALUATION_PAIRS = 5000
 STEPS_PER_REPORT = 20
 
@@ -137,18 +141,16 @@ class Run:
         self.config, self.prepared, self.device = config, prepared, device
         self.processes = processes
         self.recipe = config.recipe
-        self.corpus = DeviceCorpus.place(prepared.tokens, prepared.types, device)
+        self.corpus = DeviceCorpus.place(prepared.tokens, prepared.types, device, prepared.rows)
         self.batches = AuthorBatches(
             prepared, config.batch, self.recipe.seed, processes.rank, config.mixture
         )
-        self.network = make_network(config, prepared.vocabulary).to(device)
+        self.network = make_network(config, prepared.vocabulary, prepared.ngrams).to(device)
+        start_grams(self.network, self.corpus, prepared, self.recipe.seed)
+        start_from(self.network, config.start)
         self.loss = BatchLoss(self.recipe.temperature).to(device)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
-        flatten_lstms(self.average)
         self.best = {name: value.clone() for name, value in self.network.state_dict().items()}
-        for module in self.network.modules():
-            if isinstance(module, BiLSTM):
-                module.in_half = self.recipe.half_lstm
         self.optimizer = make_optimizer(self.modules(), self.recipe, device)
         self.step, self.seconds, self.best_auc = 0, 0.0, -math.inf
         self.history: list[Evaluation] = []
@@ -172,11 +174,10 @@ class Run:
         crops = self.batches.draw(self.step)
         rate = learning_rate(self.recipe, self.step, share_done)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
         loss = self._loss(crops)
-        scale = GRADIENT_SCALE if self.recipe.half_lstm else 1.0
-        torch.autograd.backward(loss * scale)
-        self._finish_gradients(scale)
+        torch.autograd.backward(loss)
+        self._finish_gradients()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._share_statistics()
@@ -198,6 +199,7 @@ class Run:
                 self.corpus.words,
                 self.config.dropout,
                 self.generator,
+                self.corpus.rows_of(crops.documents),
             )
         if self.recipe.loss == "pairs":
             return pairs_of_batch(levs, self.config.batch.views)
@@ -207,10 +209,10 @@ class Run:
         loss: Tensor = self.loss(levs, authors, documents, domains, self.recipe.same_text)
         return loss
 
-    def _finish_gradients(self, scale: float) -> None:
-        """Unscale, average over processes, clip; gradients that are not finite count as zero."""
+    def _finish_gradients(self) -> None:
+        """Average over processes, clip; gradients that are not finite count as zero."""
         parameters = [p for p in self.modules().parameters() if p.grad is not None]
-        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None]) / scale
+        flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
         self.processes.mean_(flat)
         norm = flat.norm()
         flat *= (self.recipe.clip_norm / norm).clamp(max=1.0)
@@ -374,7 +376,8 @@ class Run:
             "minutes": round(self.seconds / 60, 2),
             "best_development_auc": self.best_auc if math.isfinite(self.best_auc) else None,
         }
-        return Extractor(network, self.prepared.vocabulary, self.config.batch.max_crop, card)
+        longest, ngrams = self.config.batch.max_crop, self.prepared.ngrams
+        return Extractor(network, self.prepared.vocabulary, longest, card, ngrams)
 
 
 @dataclass
@@ -391,12 +394,16 @@ class Since:
         self.seconds += seconds
 
 
-def make_network(config: Config, vocabulary: Vocabulary) -> Network:
+def make_network(config: Config, vocabulary: Vocabulary, ngrams: NGrams | None = None) -> Network:
     """The network for a vocabulary, with weights that depend on the seed alone."""
-    n_words, n_characters = len(vocabulary.words), len(vocabulary.characters)
+    sizes: dict[str, Any] = {
+        "n_words": len(vocabulary.words),
+        "n_characters": len(vocabulary.characters),
+        "n_grams": sum(len(block.keys) for block in ngrams.blocks_) if ngrams else 0,
+    }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.recipe.seed)
-        network = Network(replace(config.network, n_words=n_words, n_characters=n_characters))
+        network = Network(replace(config.network, **sizes))
     if config.glove is not None:
         with np.load(config.glove) as glove:
             start_words(network, vocabulary, glove["words"].tolist(), glove["vectors"])
@@ -421,25 +428,48 @@ def start_words(
             table[number] = torch.from_numpy(scaled[rows[word.strip().lower()]])
 
 
+@torch.no_grad()
+def start_grams(network: Network, corpus: DeviceCorpus, prepared: Prepared, seed: int) -> None:
+    """Start the n-grams' table in the leading directions of the training documents."""
+    if network.grams is None:
+        return
+    learnt = np.flatnonzero(prepared.part[prepared.authors] == 0)
+    rows = corpus.rows_of(
+        learnt[np.random.default_rng(seed).permutation(len(learnt))[:SKETCH_ROWS]]
+    )
+    assert rows is not None
+    n_grams, size = network.grams.shape
+    directions = leading_directions(rows, n_grams, size, seed)
+    network.grams.copy_(GRAM_DEVIATION * directions)
+
+
+@torch.no_grad()
+def start_from(network: Network, weights: Path | None) -> None:
+    """Take over what earlier weights have in common with this network."""
+    if weights is None:
+        return
+    before, state = read_extractor(weights).network.state_dict(), network.state_dict()
+    same = {name for name in state if name in before and before[name].shape == state[name].shape}
+    network.load_state_dict({name: before[name] for name in same}, strict=False)
+
+
 def make_optimizer(
     modules: nn.Module, recipe: Recipe, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and the temperature are not decayed."""
-    parameters = list(modules.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    """AdamW; biases and the temperature are not decayed, the n-grams' table learns slowly."""
+    named = dict(modules.named_parameters())
+    table = [p for name, p in named.items() if name == "network.grams"]
+    others = [p for name, p in named.items() if name != "network.grams"]
+    decay = {"weight_decay": recipe.weight_decay}
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in others if p.ndim > 1], "share": 1.0, **decay},
+        {"params": [p for p in others if p.ndim <= 1], "share": 1.0, "weight_decay": 0.0},
     ]
+    if table:
+        groups.append({"params": table, "share": recipe.gram_rate, **decay})
     return torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.99), fused=device.type == "cuda"
     )
-
-
-def flatten_lstms(network: nn.Module) -> None:
-    """Lay the weights of every LSTM out in one piece, which copying undoes and cuDNN wants."""
-    for module in network.modules():
-        if isinstance(module, nn.LSTM):
-            module.flatten_parameters()
 
 
 def pairs_of_batch(levs: Tensor, views: int) -> Tensor:
@@ -521,11 +551,23 @@ def train(
     checkpoint = read_checkpoint(config.out) if resume else None
     if checkpoint is not None:
         run.restore(checkpoint)
-    finished = _loop(run, minutes, on_step, on_evaluation)
-    if not run.history or run.history[-1].step != run.step:
-        on_evaluation(run.evaluate())
+    with tensor_cores():
+        finished = _loop(run, minutes, on_step, on_evaluation)
+        if not run.history or run.history[-1].step != run.step:
+            on_evaluation(run.evaluate())
     run.save()
     return Outcome(run.extractor(), run.step, finished, run.history)
+
+
+@contextmanager
+def tensor_cores() -> Iterator[None]:
+    """Single-precision products in TF32 meanwhile, on a device that has it."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def load_for(config: Config, processes: Processes) -> Prepared:

@@ -3,9 +3,10 @@ r"""The AdHominem network: characters to words to windows to a document.
 .. math:: w = [E_t; \max_i \tanh(C * c)_i], \qquad
     h = \mathrm{BiLSTM}(w), \quad a = \mathrm{softmax}(v^\top \tanh(W h + b)), \quad
     s = \textstyle\sum_i a_i h_i, \qquad
-    \mathrm{LEV} = \tanh\bigl(A\, \mathrm{pool}(\mathrm{BiLSTM}(s)) + d\bigr)
+    \mathrm{LEV} = \tanh\bigl(A\, [\mathrm{pool}(\mathrm{BiLSTM}(s)); b] + d\bigr)
 
-The character network runs once per distinct token of a batch and is gathered, which is exact.
+with :math:`b` the bag of widely used n-grams (:mod:`whowrote.features.bag`), if there is one. The
+character network runs once per distinct token of a batch and is gathered, which is exact.
 Padding never changes a result: the backward direction reads each sequence turned round inside its
 own length, attention and means leave padding out. Randomness is an argument: without a generator
 there is no dropout.
@@ -15,13 +16,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from whowrote.errors import InputError
+from whowrote.features.bag import DeviceRows
 from whowrote.features.vocabulary import FIRST_CHARACTER, FIRST_WORD, MASKED
 from whowrote.features.windows import Layout
 
@@ -53,12 +55,15 @@ class Architecture:
     """1: no sentence level; windows are averaged."""
     characters: bool = True
     """False: no character network."""
+    n_grams: int = 0
+    """Columns of the rows of n-grams beside the text (:mod:`whowrote.features.bag`); 0: none."""
+    gram_dim: int = 192
 
     def __post_init__(self) -> None:
         sizes = {
             name: value
             for name, value in asdict(self).items()
-            if isinstance(value, int) and not isinstance(value, bool)
+            if isinstance(value, int) and not isinstance(value, bool) and name != "n_grams"
         }
         for name, value in sizes.items():
             if value < 1:
@@ -80,12 +85,18 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Dropout:
-    """Shares that are hidden in training: tokens, word vectors, between the levels, of the LEV."""
+    """Shares that are hidden in training.
+
+    Of tokens, word vectors, between the levels, of the LEV, of the n-grams, and of documents whose
+    n-grams are hidden altogether, so that the rest of the network must do without.
+    """
 
     tokens: float = 0.1
     words: float = 0.2
     levels: float = 0.2
     lev: float = 0.1
+    grams: float = 0.3
+    bags: float = 0.3
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -139,11 +150,10 @@ def _touched(real: Tensor, width: int) -> Tensor:
 class BiLSTM(nn.Module):
     """Two LSTMs, one of which reads every sequence from its own end.
 
-    Under autocast they compute in single precision (TF32 on a GPU) unless ``in_half`` is set: cuDNN
-    knows half precision only as float16, whose gradients need scaling.
+    They compute in single precision, also under autocast. On a GPU both take their steps together,
+    as products of matrices: for tens of thousands of short sequences cuDNN's kernels, made for few
+    long ones, are several times slower.
     """
-
-    in_half = False
 
     def __init__(self, inputs: int, hidden: int) -> None:
         super().__init__()
@@ -158,20 +168,45 @@ class BiLSTM(nn.Module):
         place = torch.arange(values.shape[1], device=values.device)
         turned = lengths[:, None] - 1 - place
         turned = torch.where(turned >= 0, turned, place)[:, :, None]
-        reversed_ = values.gather(1, turned.expand(-1, -1, values.shape[2]))
-        ahead, back = self._run(self.ahead, values), self._run(self.back, reversed_)
-        return torch.cat([ahead, back.gather(1, turned.expand(-1, -1, back.shape[2]))], dim=2)
+        with torch.autocast(values.device.type, enabled=False):
+            values = values.float()
+            reversed_ = values.gather(1, turned.expand(-1, -1, values.shape[2]))
+            run = self.stepwise if values.device.type == "cuda" else self._library
+            ahead, back = run(values, reversed_)
+            back = back.gather(1, turned.expand(-1, -1, back.shape[2]))
+        return torch.cat([ahead, back], dim=2)
 
-    def _run(self, lstm: nn.LSTM, values: Tensor) -> Tensor:
-        kind = values.device.type
-        states: Tensor
-        if self.in_half and kind == "cuda":
-            with torch.autocast(kind, torch.float16):
-                states, _ = lstm(values.half())
-        else:
-            with torch.autocast(kind, enabled=False):
-                states, _ = lstm(values.float())
-        return states
+    def _library(self, values: Tensor, reversed_: Tensor) -> tuple[Tensor, Tensor]:
+        return self.ahead(values)[0], self.back(reversed_)[0]
+
+    def stepwise(self, values: Tensor, reversed_: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, both directions in one product a step."""
+        n, time, inputs = values.shape
+        w_in, w_hidden, b_in, b_hidden = (
+            torch.stack([getattr(lstm, f"{name}_l0") for lstm in (self.ahead, self.back)])
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        both = torch.stack([values, reversed_]).transpose(1, 2).reshape(2, time * n, inputs)
+        bias = (b_in + b_hidden)[:, None]
+        gates = torch.baddbmm(bias, both, w_in.mT).view(2, time, n, -1)
+        state = cell = values.new_zeros(2, n, w_hidden.shape[2])
+        states = []
+        for step in gates.unbind(1):
+            state, cell = lstm_cell(step, state @ w_hidden.mT, cell)
+            states.append(state)
+        ahead, back = torch.stack(states, dim=2).unbind(0)
+        return ahead, back
+
+
+def lstm_cell(inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """The new state and cell from the gates' inputs (i, f, g, o side by side)."""
+    if inputs.device.type == "cuda":
+        flat = [tensor.flatten(0, 1) for tensor in (inputs, hidden, cell)]
+        state, new, _ = torch.ops.aten._thnn_fused_lstm_cell(*flat)  # one kernel
+        return state.view_as(cell), new.view_as(cell)
+    i, f, g, o = (inputs + hidden).chunk(4, dim=-1)
+    new = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+    return o.sigmoid() * new.tanh(), new
 
 
 class Pooling(nn.Module):
@@ -246,8 +281,10 @@ class Network(nn.Module):
         )
         if self.document_pooling is not None:
             size = self.document_pooling.size
+        self.grams = nn.Parameter(torch.zeros(a.n_grams, a.gram_dim)) if a.n_grams else None
+        self.bag_scaling = Standardise(a.gram_dim) if a.n_grams else None
         self.document_scaling = Standardise(size) if a.standardise else None
-        self.lev = nn.Linear(size, a.lev_dim)
+        self.lev = nn.Linear(size + a.gram_dim * bool(a.n_grams), a.lev_dim)
         self.lev_scaling = Standardise(a.lev_dim) if a.lev_gain else None
 
     def word_vectors(self, characters: Tensor, words: Tensor) -> Tensor:
@@ -266,13 +303,15 @@ class Network(nn.Module):
         words: Tensor,
         dropout: Dropout | None = None,
         generator: torch.Generator | None = None,
+        rows: DeviceRows | None = None,
     ) -> Tensor:
         """LEVs (documents, lev_dim) of windows (windows, window) of type numbers.
 
-        ``characters`` and ``words`` are the table of types. Dropout needs its generator.
+        ``characters`` and ``words`` are the table of types, ``rows`` the n-grams of the documents.
+        Dropout needs its generator.
         """
         learn = generator is not None
-        shares = dropout if learn and dropout is not None else Dropout(0, 0, 0, 0)
+        shares = dropout if learn and dropout is not None else Dropout(0, 0, 0, 0, 0, 0)
         generator = generator or torch.Generator()
         inside = ids != 0
         if shares.tokens:
@@ -287,12 +326,28 @@ class Network(nn.Module):
         document = self._document(windows, layout)
         if self.document_scaling is not None:
             document = self.document_scaling(document, learn)
+        if rows is not None and self.grams is not None:
+            kept = replace(
+                rows, values=drop(rows.values, shares.grams, rows.values.shape, generator)
+            )
+            bag = self.bag(kept, learn)
+            bag = drop(bag, shares.bags, (len(bag), 1), generator)
+            document = torch.cat([document, bag], dim=1)
         document = drop(document, shares.levels, document.shape, generator)
         lev = self._squashed(document, learn)
         return drop(lev, shares.lev, lev.shape, generator)
 
-    def levs(self, read: Tensor, inside: Tensor, layout: Layout) -> Tensor:
-        """The same without dropout from word vectors that are known already.
+    def bag(self, rows: DeviceRows, learn: bool = False) -> Tensor:
+        """(documents, gram_dim): what the n-grams of documents say."""
+        assert self.grams is not None
+        assert self.bag_scaling is not None
+        scaled: Tensor = self.bag_scaling(rows.times(self.grams), learn)
+        return scaled
+
+    def levs(
+        self, read: Tensor, inside: Tensor, layout: Layout, bag: Tensor | None = None
+    ) -> Tensor:
+        """The same without dropout from word vectors and bags that are known already.
 
         ``read`` is (windows, time, inputs) and ``inside`` says where there is a token.
         """
@@ -300,6 +355,8 @@ class Network(nn.Module):
         document = self._document(windows, layout)
         if self.document_scaling is not None:
             document = self.document_scaling(document, False)
+        if bag is not None:
+            document = torch.cat([document, bag], dim=1)
         return self._squashed(document)
 
     def attention(self, read: Tensor, inside: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:

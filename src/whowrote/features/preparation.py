@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,9 @@ from whowrote import persistence
 from whowrote.cores import usable_cores
 from whowrote.corpus import stream
 from whowrote.errors import InputError
+from whowrote.features import bag
+from whowrote.features.bag import GramRows
+from whowrote.features.ngrams import NGrams
 from whowrote.features.tokens import spelling, split
 from whowrote.features.vocabulary import FIRST_WORD, Types, Vocabulary, VocabularySettings, choose
 
@@ -34,6 +38,7 @@ SHARES = (0.90, 0.05, 0.05)
 DOCUMENTS_PER_TASK = 1000
 
 IntArray = NDArray[np.int64]
+Result = TypeVar("Result")
 
 
 def part_of(domain: str, author: str) -> int:
@@ -64,6 +69,9 @@ class Prepared:
     domains: tuple[str, ...]
     vocabulary: Vocabulary
     types: Types
+    ngrams: NGrams | None = None
+    """The widely used n-grams, and below the rows of the documents; none unless asked for."""
+    rows: GramRows | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -155,15 +163,44 @@ def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, NDArray[np
 
 
 def count_domains(domains: Iterable[Domain], workers: int) -> list[tuple[Domain, list[Counted]]]:
-    """Tokenise all domains, in several processes if there are several and enough to do."""
+    """Tokenise all domains."""
     tasks = [(domain, list(_tasks(domain))) for domain in domains]
-    if workers <= 1 or sum(len(own) for _, own in tasks) < 2 * workers:
-        return [(domain, [count_tokens(*task) for task in own]) for domain, own in tasks]
+    found = iter(spread(count_tokens, [task for _, own in tasks for task in own], workers))
+    return [(domain, [next(found) for _ in own]) for domain, own in tasks]
+
+
+def spread(
+    work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], workers: int
+) -> list[Result]:
+    """Do all tasks, in several processes if there are several and enough to do."""
+    if workers <= 1 or len(tasks) < 2 * workers:
+        return [work(*task) for task in tasks]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        begun: list[tuple[Domain, list[Future[Counted]]]] = [
-            (domain, [pool.submit(count_tokens, *task) for task in own]) for domain, own in tasks
-        ]
-        return [(domain, [future.result() for future in own]) for domain, own in begun]
+        begun = [pool.submit(work, *task) for task in tasks]
+        return [future.result() for future in begun]
+
+
+def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) -> NGrams:
+    """The n-grams that the most training authors use."""
+    tasks = [[_learnt(*task) for task in _tasks(domain)] for domain in domains]
+    found = iter(spread(bag.count_users, [task for own in tasks for task in own], workers))
+    counted = [[next(found) for _ in own] for own in tasks]
+    n_authors = [max(1, int((domain.parts == 0).sum())) for domain in domains]
+    return bag.choose(list(zip(counted, n_authors, strict=True)), most)
+
+
+def _learnt(
+    texts: Sequence[str], authors: IntArray, counts: NDArray[np.bool_]
+) -> tuple[list[str], IntArray]:
+    """Those documents of a task that count."""
+    return [text for text, counted in zip(texts, counts, strict=True) if counted], authors[counts]
+
+
+def rows_of(texts: Sequence[str], ngrams: NGrams, workers: int = 1) -> GramRows:
+    """The n-grams of texts."""
+    runs = range(0, len(texts), DOCUMENTS_PER_TASK)
+    tasks = [(texts[low : low + DOCUMENTS_PER_TASK], ngrams) for low in runs]
+    return GramRows.join(spread(GramRows.of, tasks, workers))
 
 
 @dataclass(frozen=True)
@@ -270,17 +307,29 @@ def load_or_prepare(
     for name, path in corpora.items():
         if not path.exists():
             raise InputError(f"corpus '{name}' is not there: '{path}'; correct the path")
-    target = cache / f"prepared-{_key(corpora, settings, min_texts)}.safetensors"
+    workers, key = workers or usable_cores(), _key(corpora, settings, min_texts)
+    target = cache / f"prepared-{key}.safetensors"
     if target.is_file():
-        return read_prepared(target)
-    domains = (read_domain(name, path, min_texts) for name, path in corpora.items())
-    prepared = prepare(domains, settings, workers or usable_cores())
-    write_prepared(target, prepared)
-    return prepared
+        prepared = read_prepared(target)
+    else:
+        domains = (read_domain(name, path, min_texts) for name, path in corpora.items())
+        prepared = prepare(domains, settings, workers)
+        write_prepared(target, prepared)
+    if not any(settings.n_grams):
+        return prepared
+    target = cache / f"ngrams-{key}-{'-'.join(map(str, settings.n_grams))}.safetensors"
+    if not target.is_file():
+        read = [read_domain(name, path, min_texts) for name, path in corpora.items()]
+        ngrams = choose_ngrams(read, settings.n_grams, workers)
+        rows = rows_of([text for domain in read for text in domain.texts], ngrams, workers)
+        write_rows(target, ngrams, rows)
+    ngrams, rows = read_rows(target)
+    return replace(prepared, ngrams=ngrams, rows=rows)
 
 
 def _key(corpora: Mapping[str, Path], settings: VocabularySettings, min_texts: int) -> str:
-    digest = hashlib.sha256(json.dumps([FORMAT, asdict(settings), min_texts, SHARES]).encode())
+    words = {name: value for name, value in asdict(settings).items() if name != "n_grams"}
+    digest = hashlib.sha256(json.dumps([FORMAT, words, min_texts, SHARES]).encode())
     for name, path in corpora.items():
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
         digest.update(f"{name}:{len(files)}".encode())
@@ -306,12 +355,30 @@ def write_prepared(path: Path, prepared: Prepared) -> None:
 def read_prepared(path: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
     record = persistence.read(path, "prepared corpus")
+    arrays: dict[str, Any] = {name: record.arrays[name] for name in _ARRAYS}
     return Prepared(
-        **{name: record.arrays[name] for name in _ARRAYS},
+        **arrays,
         domains=tuple(record.values["domains"]),
         vocabulary=vocabulary_from(record.values["vocabulary"]),
         types=Types(record.arrays["characters"], record.arrays["words"]),
     )
+
+
+def write_rows(path: Path, ngrams: NGrams, rows: GramRows) -> None:
+    """Write the n-grams of a corpus; without the texts nobody can tell what they mean."""
+    arrays = {f"rows/{name}": value for name, value in vars(rows).items()}
+    arrays |= {f"ngrams/{name}": value for name, value in ngrams.state().items()}
+    persistence.write(path, persistence.Record("n-grams of a corpus", {}, arrays))
+
+
+def read_rows(path: Path) -> tuple[NGrams, GramRows]:
+    """Read what :func:`write_rows` wrote."""
+    arrays = persistence.read(path, "n-grams of a corpus").arrays
+    parts: dict[str, dict[str, NDArray[Any]]] = {"rows": {}, "ngrams": {}}
+    for name, value in arrays.items():
+        part, _, own = name.partition("/")
+        parts[part][own] = value
+    return NGrams().restore(parts["ngrams"]), GramRows(**parts["rows"])
 
 
 def vocabulary_from(values: Mapping[str, object]) -> Vocabulary:

@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.embedding import choose_device, cut, embed_stretches
 from whowrote.features.tokens import MAX_CHARACTERS, Span, spans, spelling, split
 from whowrote.features.vocabulary import UNKNOWN_WORD, Vocabulary
@@ -61,6 +62,8 @@ class Block:
     tokens: Tensor
     offsets: IntArray
     vectors: Tensor
+    bags: Tensor | None = None
+    """What the n-grams of each text say, if the network reads them."""
 
     @property
     def lengths(self) -> IntArray:
@@ -115,7 +118,15 @@ class Reader:
             torch.from_numpy(np.concatenate(rows)).to(self.device),
             np.cumsum([0, *map(len, rows)]),
             self._table(list(numbers.spellings)),
+            self._bags(texts),
         )
+
+    @torch.no_grad()
+    def _bags(self, texts: Sequence[str]) -> Tensor | None:
+        if self.extractor.ngrams is None:
+            return None
+        rows = GramRows.of(texts, self.extractor.ngrams)
+        return self.network.bag(DeviceRows.place(rows, self.device))
 
     def _table(self, spellings: Sequence[str]) -> Tensor:
         if not spellings:
@@ -126,8 +137,10 @@ class Reader:
     def levs(self, block: Block, section: int = SECTION) -> NDArray[np.float32]:
         """One vector per text."""
 
-        def forward(ids: Tensor, layout: Layout) -> Tensor:
-            return self.network.levs(nn.functional.embedding(ids, block.vectors), ids != 0, layout)
+        def forward(ids: Tensor, layout: Layout, texts: IntArray) -> Tensor:
+            read = nn.functional.embedding(ids, block.vectors)
+            bags = None if block.bags is None else block.bags[torch.from_numpy(texts)]
+            return self.network.levs(read, ids != 0, layout, bags)
 
         levs: NDArray[np.float32] = (
             embed_stretches(

@@ -57,8 +57,15 @@ class VocabularySettings:
     n_characters: int = 200
     mask_rare: bool = True
     suffix: int = 2
+    n_grams: tuple[int, ...] = (0, 0)
+    """Widely used n-grams of characters and of words that the network reads besides."""
 
     def __post_init__(self) -> None:
+        if len(self.n_grams) != 2 or min(self.n_grams) < 0:
+            raise InputError(
+                f"n_grams is {list(self.n_grams)}; it must be two whole numbers of 0 or more, of "
+                "characters and of words: give [32768, 16384], or [0, 0] for none"
+            )
         if self.n_words < 1 or self.n_characters < 1 or not 0 <= self.suffix <= 5:
             raise InputError(
                 f"n_words is {self.n_words}, n_characters {self.n_characters}, suffix "

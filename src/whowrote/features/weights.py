@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from whowrote import persistence
 from whowrote.errors import InputError
 from whowrote.features.network import Architecture, Network
+from whowrote.features.ngrams import NGrams
 from whowrote.features.preparation import vocabulary_from
 from whowrote.features.vocabulary import Vocabulary
 
 KIND = "AdHominem"
+NGRAMS = "ngrams/"
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Extractor:
     vocabulary: Vocabulary
     longest: int = 264
     card: Mapping[str, Any] = field(default_factory=dict)
+    ngrams: NGrams | None = None
+    """The n-grams that it reads besides, if it does."""
 
 
 def write_extractor(path: Path, extractor: Extractor) -> None:
@@ -35,6 +40,8 @@ def write_extractor(path: Path, extractor: Extractor) -> None:
     arrays = {
         name: value.detach().cpu().numpy().astype(np.float16) for name, value in state.items()
     }
+    if extractor.ngrams is not None:
+        arrays |= {f"{NGRAMS}{name}": a for name, a in extractor.ngrams.state().items()}
     values = {
         "architecture": extractor.network.architecture.to_dict(),
         "vocabulary": asdict(extractor.vocabulary),
@@ -51,8 +58,13 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
         shape = dict(record.values["architecture"])
         shape["character_widths"] = tuple(shape["character_widths"])
         network = Network(Architecture(**shape))
+        ngrams = _ngrams(record.arrays) if network.grams is not None else None
         network.load_state_dict(
-            {name: torch.from_numpy(a.astype(np.float32)) for name, a in record.arrays.items()}
+            {
+                name: torch.from_numpy(a.astype(np.float32))
+                for name, a in record.arrays.items()
+                if not name.startswith(NGRAMS)
+            }
         )
         vocabulary = vocabulary_from(record.values["vocabulary"])
         longest, card = int(record.values["longest"]), record.values["card"]
@@ -61,4 +73,9 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
             f"the weights in '{path}' do not fit this version of whowrote "
             f"({str(problem).splitlines()[0]}); train them again or change versions"
         ) from None
-    return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card)
+    return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
+
+
+def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> NGrams:
+    state = {name.removeprefix(NGRAMS): a for name, a in arrays.items() if name.startswith(NGRAMS)}
+    return NGrams().restore(state)

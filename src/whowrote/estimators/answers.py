@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp
-from scipy.stats import chi2, f
+from scipy.special import chdtrc, fdtrc, logsumexp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -166,9 +165,9 @@ class Answers:
     def _tail(self, delta: FloatArray) -> FloatArray:
         d = self.fleet_.architecture.latent_dim
         if not self._has_tails:
-            return np.asarray(chi2.sf(delta, d))
+            return np.asarray(chdtrc(d, delta.astype(np.float64)))
         df = self.fleet_.mixture.df.detach().cpu().numpy()[:, None, :]
-        return np.asarray(f.sf(delta / d, d, df))
+        return np.asarray(fdtrc(d, df.astype(np.float64), (delta / d).astype(np.float64)))
 
     @torch.no_grad()
     def log_densities(self, X: Any) -> FloatArray:

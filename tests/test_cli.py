@@ -113,6 +113,18 @@ def test_bad_input_is_one_line_on_standard_error() -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str | None] = []
+    monkeypatch.setattr(cli, "app", lambda: said.append(os.environ.get("OMP_WAIT_POLICY")))
+    monkeypatch.setattr(os, "environ", {})
+    main()
+    os.environ["OMP_WAIT_POLICY"] = "active"
+    main()
+    assert said == ["passive", "active"]
+
+
 def test_main_turns_bad_input_alone_into_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 import whowrote
+from loading import loaded
 from whowrote import cli
 from whowrote.cli import app, main
 from whowrote.errors import InputError
@@ -40,35 +41,14 @@ def test_help_takes_half_a_second_of_processor_time_at_most() -> None:
     assert min(times) < 0.5  # the better of two: the first may have compiled the modules
 
 
-LOADED = f"""
-import sys
-import typer
-from whowrote.cli import app
-try:
-    app(sys.argv[1:])
-except SystemExit as left:
-    assert not left.code, left
-print("LOADED", [name for name in {HEAVY!r} if name in sys.modules])
-"""
-
-
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_loads_nothing_heavy(command: str | None) -> None:
     arguments = ["--help"] if command is None else [command, "--help"]
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "LOADED []"
+    assert loaded(HEAVY, *arguments) == []
 
 
 def test_the_watch_on_imports_sees_a_heavy_one() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import numpy\n" + LOADED, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "LOADED ['numpy']"
+    assert loaded(HEAVY, "--help", before="import numpy") == ["numpy"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

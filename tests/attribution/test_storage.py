@@ -14,7 +14,7 @@ import pytest
 
 from attribution.people import corpus, strangers, texts_by
 from whowrote.attribution import Attributor
-from whowrote.attribution.storage import MANIFEST, read_manifest
+from whowrote.attribution.opening import MANIFEST, Opened, read_manifest
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import NGrams
@@ -233,8 +233,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 def test_every_damage_has_its_sentence(damage: str, folder: Path) -> None:
     spoil, message = DAMAGES[damage]
     spoil(folder)
-    with pytest.raises(InputError, match=message):
-        Attributor.load(folder)
+    for reading in (Attributor.load, Opened):
+        with pytest.raises(InputError, match=message):
+            reading(folder)
 
 
 # What was found wrong once

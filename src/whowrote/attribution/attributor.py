@@ -24,7 +24,7 @@ from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier, checks
 from whowrote.features.interface import TextFeatures
-from whowrote.features.storage import name_of, named
+from whowrote.features.storage import name_of, named, require_storable
 from whowrote.passages import WORDS, Passages, cut_all
 
 FloatArray = NDArray[np.floating[Any]]
@@ -142,6 +142,7 @@ class Attributor(Answering, BaseEstimator):
                 f"features is the class {self.features.__name__}; it must be an object: write "
                 f"{self.features.__name__}()"
             )
+        require_storable(named(self.features))  # before the work, not after it
         if not isinstance(self.model, MixtureVAEClassifier | None):
             raise InputError(
                 f"model is {self.model!r}; it must be a MixtureVAEClassifier, or None for one that "

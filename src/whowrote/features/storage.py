@@ -59,6 +59,20 @@ def name_of(features: ReadsTexts) -> str:
     )
 
 
+def require_storable(features: Any) -> None:
+    """Whether a model folder can hold a feature set, fitted or not; if not, a sentence on why."""
+    name_of(features)
+    if isinstance(features, Hybrid):
+        for half in (features.dense, features.ngrams):
+            if half is not None:
+                require_storable(half)
+    if isinstance(features, SentenceEncoder) and not isinstance(features.model, str):
+        raise InputError(
+            "the sentence encoder was given as an object, which a model folder cannot hold; give "
+            "its name or folder instead"
+        )
+
+
 def store(features: ReadsTexts) -> Stored:
     """Take a fitted feature set apart."""
     kind = name_of(features)
@@ -75,11 +89,7 @@ def store(features: ReadsTexts) -> Stored:
         weights = Path(features.weights or PRETRAINED)
         return Stored({"kind": kind, "section": features.section}, {}, {WEIGHTS: weights})
     assert isinstance(features, SentenceEncoder)  # for the type checker: name_of knows no other
-    if not isinstance(features.model, str):
-        raise InputError(
-            "the sentence encoder was given as an object, which a model folder cannot hold; give "
-            "its name or folder instead"
-        )
+    require_storable(features)
     return Stored({"kind": kind, "model": features.model, "batch_size": features.batch_size})
 
 

@@ -56,7 +56,7 @@ def fingerprint(attributor: Attributor) -> str:
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     state = attributor.model_.fleet_.state_dict()
     arrays = {name: tensor.cpu().numpy() for name, tensor in state.items()}
-    for part in (*_parts(attributor).values(), arrays):
+    for part in (*_parts(attributor).values(), arrays, attributor.model_.scaling_.state()):
         for name in sorted(part):
             digest.update(name.encode() + np.ascontiguousarray(part[name]).tobytes())
     for path in feature_storage.store(attributor.reader_.features).files.values():

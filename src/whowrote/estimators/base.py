@@ -20,7 +20,7 @@ from whowrote import persistence
 from whowrote.errors import InputError
 from whowrote.estimators import checks
 from whowrote.estimators.answers import SEED_RANGE, Answers
-from whowrote.estimators.fitted import fleet_from, scaling_from
+from whowrote.estimators.fitted import FLEET, SCALING, fleet_from, scaling_from
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
@@ -304,11 +304,8 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "architecture": asdict(self.fleet_.architecture),
             "members": [asdict(member) for member in self.fleet_.members],
         }
-        arrays = {f"fleet.{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
-        arrays |= {"scaling.mean": self.scaling_.mean, "scaling.scale": self.scaling_.scale}
-        arrays["scaling.input_scale"] = np.array([self.scaling_.input_scale])
-        if self.scaling_.projection is not None:
-            arrays["scaling.projection"] = self.scaling_.projection.astype(np.float16)
+        arrays = {f"{FLEET}{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
+        arrays |= {f"{SCALING}{name}": array for name, array in self.scaling_.state().items()}
         persistence.write(path, persistence.Record(type(self).__name__, values, arrays))
 
     @classmethod

@@ -18,7 +18,8 @@ from whowrote.estimators.answers import Answers
 from whowrote.estimators.scaling import Scaling
 from whowrote.model import Architecture, Member, MixtureVAE
 
-FLEET = "fleet."
+FLEET, SCALING = "fleet.", "scaling."
+"""What the names of their arrays begin with."""
 
 
 class FittedClassifier(Answers):
@@ -45,24 +46,15 @@ class FittedClassifier(Answers):
 
 def scaling_from(record: persistence.Record) -> Scaling:
     """The scaling in a model file."""
-    projection = record.arrays.get("scaling.projection")
-    return Scaling(
-        record.arrays["scaling.mean"],
-        record.arrays["scaling.scale"],
-        None if projection is None else projection.astype(np.float32),
-        float(record.arrays["scaling.input_scale"][0]),
-    )
+    return Scaling.restore(persistence.below(SCALING, record.arrays))
 
 
 def fleet_from(record: persistence.Record) -> MixtureVAE:
     """The networks and the mixture in a model file."""
     shape, members = dict(record.values["architecture"]), record.values["members"]
     shape["hidden"] = tuple(shape["hidden"])
-    state = {
-        name.removeprefix(FLEET): torch.as_tensor(array)
-        for name, array in record.arrays.items()
-        if name.startswith(FLEET)
-    }
+    arrays = persistence.below(FLEET, record.arrays)
+    state = {name: torch.as_tensor(array) for name, array in arrays.items()}
     fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in members])
     fleet.to(dtype=state["mixture.loc"].dtype)
     fleet.load_state_dict(state)

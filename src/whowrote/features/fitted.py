@@ -19,6 +19,7 @@ from whowrote.errors import InputError
 from whowrote.features.counting import Block, blocks_from, joined_rows
 from whowrote.features.interface import ReadsTexts, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
+from whowrote.persistence import below
 from whowrote.progress import tell
 
 WEIGHTS = "extractor.safetensors"
@@ -118,7 +119,7 @@ def restore_fitted(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> R
         case "hybrid":
             return FittedHybrid(
                 restore_fitted(values["dense"], {}, folder),
-                FittedNGrams(blocks_from(of_ngrams(arrays))),
+                FittedNGrams(blocks_from(below(NGRAMS, arrays))),
                 np.asarray(arrays["mean"]),
                 np.asarray(arrays["scale"]),
                 values["weight"],
@@ -131,8 +132,3 @@ def restore_fitted(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> R
             from whowrote.features.storage import restore  # a sentence encoder is a transformer
 
             return restore(values, arrays, folder)
-
-
-def of_ngrams(arrays: Arrays) -> Arrays:
-    """The n-grams' arrays among those of a hybrid."""
-    return {n.removeprefix(NGRAMS): array for n, array in arrays.items() if n.startswith(NGRAMS)}

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import PRETRAINED, AdHominem
-from whowrote.features.fitted import NGRAMS, WEIGHTS, of_ngrams
+from whowrote.features.fitted import NGRAMS, WEIGHTS
 from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import ReadsTexts, TextFeatures
 from whowrote.features.ngrams import NGrams
 from whowrote.features.sentence_encoder import SentenceEncoder
+from whowrote.persistence import below
 
 NAMES = {"adhominem": AdHominem, "ngrams": NGrams, "hybrid": Hybrid, "sentences": SentenceEncoder}
 
@@ -120,6 +121,6 @@ def _ngrams(values: Mapping[str, Any]) -> NGrams:
 def _hybrid(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], folder: Path) -> Hybrid:
     dense, ngrams = restore(values["dense"], {}, folder), _ngrams(values["ngrams"])
     hybrid = Hybrid(dense, ngrams, weight=values["weight"])
-    hybrid.dense_, hybrid.ngrams_ = dense, ngrams.restore(of_ngrams(arrays))
+    hybrid.dense_, hybrid.ngrams_ = dense, ngrams.restore(below(NGRAMS, arrays))
     hybrid.mean_, hybrid.scale_ = (np.asarray(arrays[name]) for name in ("mean", "scale"))
     return hybrid

@@ -1,5 +1,7 @@
 """The command line as a whole: quick help, examples, and errors of one line."""
 
+import atexit
+import gc
 import os
 import subprocess
 import sys
@@ -91,6 +93,14 @@ def test_bad_input_is_one_line_on_standard_error() -> None:
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("whowrote: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_garbage_is_looked_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_the_end: list[Any] = []
+    monkeypatch.setattr(cli, "app", lambda: None)
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    main()
+    assert at_the_end == [gc.freeze]
 
 
 def test_waiting_threads_sleep_unless_the_user_says_otherwise(

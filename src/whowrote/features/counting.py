@@ -25,6 +25,7 @@ from whowrote.features.hashing import (
     spelled_words,
     word_grams,
 )
+from whowrote.features.interface import checked_texts
 from whowrote.progress import tell
 
 TEXTS_PER_SURVEY = 2000
@@ -118,13 +119,24 @@ class Block:
         return place, known
 
 
-def joined_rows(blocks: Sequence[Block], texts: Sequence[str]) -> sparse.csr_matrix:
-    """The rows of all blocks side by side."""
-    return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in blocks]))
+@dataclass(frozen=True)
+class FittedNGrams:
+    """The n-grams of all kinds that have a column: what is needed to read texts."""
 
+    blocks_: tuple[Block, ...]
 
-def blocks_from(state: Mapping[str, NDArray[Any]]) -> tuple[Block, ...]:
-    """What was learnt, from the arrays of a model file."""
-    return tuple(
-        Block(kind, state[f"{kind}.keys"].view(np.uint64), state[f"{kind}.idf"]) for kind in KINDS
-    )
+    def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
+        """One sparse row per text, the blocks side by side."""
+        texts = checked_texts(X)
+        return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.blocks_]))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What was learnt, as arrays for a model file."""
+        keys = {f"{block.kind}.keys": block.keys.view(np.int64) for block in self.blocks_}
+        return keys | {f"{block.kind}.idf": block.idf for block in self.blocks_}
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """The opposite of :meth:`state`."""
+        found = {kind: (state[f"{kind}.keys"], state[f"{kind}.idf"]) for kind in KINDS}
+        return cls(tuple(Block(kind, k.view(np.uint64), idf) for kind, (k, idf) in found.items()))

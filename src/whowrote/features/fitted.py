@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.errors import InputError
-from whowrote.features.counting import Block, blocks_from, joined_rows
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.interface import ReadsTexts, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
 from whowrote.persistence import below
@@ -28,17 +28,6 @@ NGRAMS = "ngrams."
 """What the names of the n-grams' arrays begin with, beside those of a hybrid."""
 
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class FittedNGrams:
-    """Sparse rows of the n-grams that have a column."""
-
-    columns: tuple[Block, ...]
-
-    def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
-        """One sparse row per text."""
-        return joined_rows(self.columns, checked_texts(X))
 
 
 @dataclass(frozen=True)
@@ -119,13 +108,13 @@ def restore_fitted(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> R
         case "hybrid":
             return FittedHybrid(
                 restore_fitted(values["dense"], {}, folder),
-                FittedNGrams(blocks_from(below(NGRAMS, arrays))),
+                FittedNGrams.restore(below(NGRAMS, arrays)),
                 np.asarray(arrays["mean"]),
                 np.asarray(arrays["scale"]),
                 values["weight"],
             )
         case "ngrams":
-            return FittedNGrams(blocks_from(arrays))
+            return FittedNGrams.restore(arrays)
         case "adhominem":
             return FittedAdHominem(folder / WEIGHTS, values["section"])
         case _:

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
-from whowrote.features.counting import KINDS, Block, blocks_from, joined_rows
+from whowrote.features.counting import KINDS, Block, FittedNGrams
 from whowrote.features.interface import checked_texts, text_tags
 
 MIN_DF = ((200, (5, 3)), (8, (2, 2)), (0, (1, 1)))
@@ -61,8 +61,11 @@ class NGrams(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text."""
+        return self._fitted().transform(X)
+
+    def _fitted(self) -> FittedNGrams:
         check_is_fitted(self)
-        return joined_rows(self.blocks_, checked_texts(X))
+        return FittedNGrams(self.blocks_)
 
     def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
         r"""Training rows as they would be had their text not been there when the columns were made.
@@ -118,13 +121,11 @@ class NGrams(TransformerMixin, BaseEstimator):
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
-        check_is_fitted(self)
-        keys = {f"{block.kind}.keys": block.keys.view(np.int64) for block in self.blocks_}
-        return keys | {f"{block.kind}.idf": block.idf for block in self.blocks_}
+        return self._fitted().state()
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
         """The opposite of :meth:`state`."""
-        self.blocks_ = blocks_from(state)
+        self.blocks_ = FittedNGrams.restore(state).blocks_
         return self
 
     def __sklearn_tags__(self) -> Any:

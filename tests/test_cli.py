@@ -1,5 +1,7 @@
 """The command line as a whole: quick help, examples, and errors of one line."""
 
+import atexit
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 import whowrote
+from loading import loaded
 from whowrote import cli
 from whowrote.cli import app, main
 from whowrote.errors import InputError
@@ -40,35 +43,14 @@ def test_help_takes_half_a_second_of_processor_time_at_most() -> None:
     assert min(times) < 0.5  # the better of two: the first may have compiled the modules
 
 
-LOADED = f"""
-import sys
-import typer
-from whowrote.cli import app
-try:
-    app(sys.argv[1:])
-except SystemExit as left:
-    assert not left.code, left
-print("LOADED", [name for name in {HEAVY!r} if name in sys.modules])
-"""
-
-
 @pytest.mark.parametrize("command", [None, *COMMANDS])
 def test_help_loads_nothing_heavy(command: str | None) -> None:
     arguments = ["--help"] if command is None else [command, "--help"]
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "LOADED []"
+    assert loaded(HEAVY, *arguments) == []
 
 
 def test_the_watch_on_imports_sees_a_heavy_one() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import numpy\n" + LOADED, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == "LOADED ['numpy']"
+    assert loaded(HEAVY, "--help", before="import numpy") == ["numpy"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -111,6 +93,26 @@ def test_bad_input_is_one_line_on_standard_error() -> None:
     assert "Traceback" not in done.stderr
     assert done.stderr.startswith("whowrote: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_no_garbage_is_looked_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_the_end: list[Any] = []
+    monkeypatch.setattr(cli, "app", lambda: None)
+    monkeypatch.setattr(atexit, "register", at_the_end.append)
+    main()
+    assert at_the_end == [gc.freeze]
+
+
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str | None] = []
+    monkeypatch.setattr(cli, "app", lambda: said.append(os.environ.get("OMP_WAIT_POLICY")))
+    monkeypatch.setattr(os, "environ", {})
+    main()
+    os.environ["OMP_WAIT_POLICY"] = "active"
+    main()
+    assert said == ["passive", "active"]
 
 
 def test_main_turns_bad_input_alone_into_a_sentence(

@@ -6,8 +6,9 @@ and the command line answers ``--help`` without loading torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from whowrote.contents import on_first_use
 
 if TYPE_CHECKING:
     from whowrote.attribution import Attribution as Attribution
@@ -51,10 +52,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    raise AttributeError(f"module 'whowrote' has no attribute {name!r}; it has {sorted(_HOME)}")
+__getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

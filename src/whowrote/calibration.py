@@ -17,9 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import log_softmax
-from scipy.stats import t
+from scipy.special import log_softmax, stdtr
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
@@ -63,6 +61,8 @@ class Pooling:
         A right answer's target is (n + 1)/(n + 2) and not 1: a few texts, all answered rightly, are
         no proof of certainty.
         """
+        from scipy.optimize import minimize  # late: answers need none
+
         n, k = evidence.shape
         targets = np.full((n, k), 1.0 / (n + 2.0) / (k - 1))
         targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
@@ -139,7 +139,7 @@ class Norms:
         # Middle and spread by quantiles: one odd text must not hide the next.
         low, center, high = np.quantile(self.reference, (0.159, 0.5, 0.841))
         spread = max((high - low) / 2, 1e-9) * np.sqrt(1 + 1 / n)
-        return np.asarray(t.cdf((new - center) / spread, n - 1))
+        return np.asarray(stdtr(n - 1, (new - center) / spread))
 
 
 def _means(values: FloatArray, codes: IntArray) -> FloatArray:

@@ -34,6 +34,15 @@ class Record:
     arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
 
+def below(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """The arrays whose names begin with ``prefix``, by the rest of their names.
+
+    >>> below("fleet.", {"fleet.loc": np.zeros(1), "scaling.mean": np.ones(1)})
+    {'loc': array([0.])}
+    """
+    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
+
+
 def write(path: str | os.PathLike[str], record: Record) -> None:
     """Write a record to one file; the file is whole or absent."""
     if Path(path).is_dir():

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedKFold
 
 from whowrote.errors import InputError
 
@@ -139,6 +138,8 @@ def _split(
 
 
 def _stratified(codes: IntArray, n_folds: int, random_state: int) -> IntArray:
+    from sklearn.model_selection import StratifiedKFold  # late: answers need none
+
     held = np.empty(len(codes), dtype=np.intp)
     folder = StratifiedKFold(n_folds, shuffle=True, random_state=random_state)
     for fold, (_, test) in enumerate(folder.split(codes, codes)):

@@ -1,7 +1,7 @@
 """The attributor on made-up people: who, how sure, none of these; equal, plain and recomputed."""
 
 import json
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -14,7 +14,8 @@ from whowrote.attribution import Attribution, Attributor
 from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
-from whowrote.features import NGrams
+from whowrote.features import Hybrid, NGrams, SentenceEncoder
+from whowrote.features.storage import require_storable
 from whowrote.passages import cut
 from whowrote.progress import Stage, listening
 
@@ -371,13 +372,28 @@ def test_bad_questions(model: Attributor) -> None:
 
 
 class Mine(NGrams):
-    """A feature set of a user's own."""
+    """A feature set of a user's own, which must not be asked to learn in vain."""
+
+    def fit(self, X: Any, y: Any = None) -> NoReturn:
+        raise AssertionError("learning has begun")
+
+    encode = fit_transform = fit
 
 
-def test_features_of_a_users_own_cannot_be_saved(tmp_path: Any) -> None:
-    with pytest.raises(InputError, match=r"type Mine, which a model folder cannot hold; use one"):
-        Attributor(Mine(), QUICK).fit(*corpus(2, 3)).save(tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (Mine(), r"type Mine, which a model folder cannot hold; use one of AdHominem, NGrams"),
+        (Hybrid(dense=Mine()), r"type Mine, which a model folder cannot hold; use one"),
+        (Hybrid(ngrams=Mine()), r"type Mine, which a model folder cannot hold; use one"),
+        (SentenceEncoder(Mine()), r"given as an object.*give its name or folder instead"),
+        (Hybrid(SentenceEncoder(Mine())), r"given as an object.*give its name or folder instead"),
+    ],
+)
+def test_features_that_cannot_be_saved_are_refused_at_once(features: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Attributor(features, QUICK).fit(*corpus(2, 3))
+    require_storable(Hybrid(SentenceEncoder("name")))  # negative control
 
 
 # What was found wrong once

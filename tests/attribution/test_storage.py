@@ -1,11 +1,13 @@
 """Model folders: equal answers elsewhere, whole or absent, no texts, a sentence for each damage."""
 
+import copy
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,8 @@ import pytest
 
 from attribution.people import corpus, strangers, texts_by
 from whowrote.attribution import Attributor
-from whowrote.attribution.storage import MANIFEST, read_manifest
+from whowrote.attribution.opening import MANIFEST, Opened, read_manifest
+from whowrote.attribution.storage import fingerprint
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import NGrams
@@ -103,6 +106,19 @@ def test_a_loaded_model_can_learn_again(small: Attributor, folder: Path) -> None
     again = Attributor.load(folder).fit(texts, authors)
     fresh = Attributor("ngrams", QUICK, none_below=0.02).fit(texts, authors)
     assert again.id_ == fresh.id_ != small.id_
+
+
+def test_the_identity_covers_the_scaling(small: Attributor) -> None:
+    other, scaling = copy.copy(small), small.model_.scaling_
+    other.model_ = copy.copy(small.model_)
+    assert fingerprint(other) == small.id_  # negative control: an equal model, an equal hash
+    for changed in (
+        replace(scaling, mean=scaling.mean + 1),
+        replace(scaling, scale=scaling.scale * 2),
+    ):
+        other.model_.scaling_ = changed
+        assert fingerprint(other) != small.id_
+        assert answers(other) != answers(small)
 
 
 # What is in it
@@ -233,8 +249,9 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
 def test_every_damage_has_its_sentence(damage: str, folder: Path) -> None:
     spoil, message = DAMAGES[damage]
     spoil(folder)
-    with pytest.raises(InputError, match=message):
-        Attributor.load(folder)
+    for reading in (Attributor.load, Opened):
+        with pytest.raises(InputError, match=message):
+            reading(folder)
 
 
 # What was found wrong once

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion
 
 from whowrote.errors import InputError
-from whowrote.features import NGrams, hashing, ngrams
+from whowrote.features import NGrams, counting, hashing
 from whowrote.features.hashing import (
     character_grams,
     grams,
@@ -71,7 +71,7 @@ def same_up_to_columns(one: sparse.csr_matrix, two: sparse.csr_matrix) -> bool:
 
 @pytest.mark.parametrize("n", [3, 40, 250])
 def test_rows_are_those_of_scikit_learn(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngrams, "TEXTS_PER_SURVEY", 64)  # several surveys are joined
+    monkeypatch.setattr(counting, "TEXTS_PER_SURVEY", 64)  # several surveys are joined
     texts, new = made_up(n), made_up(20, seed=1)
     limits = {3: (1, 1), 40: (2, 2), 250: (5, 3)}[n]
     peer = reference(limits, (10**6, 10**6)).fit(texts)

@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder
+from whowrote.features.fitted import restore_fitted
 from whowrote.features.storage import NAMES, WEIGHTS, Stored, name_of, named, restore, store
 
 TEXTS = [text for author in (0, 1) for text in texts_by(author, 5)]
@@ -56,6 +57,8 @@ def test_rows_are_equal_after_the_journey(name: str, tmp_path: Path) -> None:
     for texts in (TEXTS, NEW):
         one, two = features.transform(texts), twin.transform(texts)
         np.testing.assert_array_equal(dense(one), dense(two))
+        reading = restore_fitted(store(features).values, store(features).arrays, tmp_path)
+        np.testing.assert_array_equal(dense(one), dense(reading.transform(texts)))
     again = store(twin)
     assert again.values == store(features).values
     for key, array in store(features).arrays.items():
@@ -95,6 +98,7 @@ def test_a_sentence_encoder_is_known_by_its_name(tmp_path: Path) -> None:
     assert stored.values == {"kind": "sentences", "model": "some/model", "batch_size": 7}
     twin = through_a_folder(stored, tmp_path)
     assert (type(twin), twin.model, twin.batch_size) == (SentenceEncoder, "some/model", 7)
+    assert type(restore_fitted(stored.values, {}, tmp_path)) is SentenceEncoder
     with pytest.raises(InputError, match=r"given as an object.*give its name or folder instead"):
         store(SentenceEncoder(Letters()))
     with pytest.raises(InputError, match=r"given as an object"):

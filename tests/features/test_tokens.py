@@ -1,6 +1,8 @@
 """Tokens: what they are, and that they map back to the text."""
 
+import sys
 import time
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -41,6 +43,15 @@ ODD = [
 )
 def test_tokens(text: str, tokens: list[str]) -> None:
     assert split(text) == tokens
+
+
+def test_every_combining_mark_of_unicode_stays_inside_its_word() -> None:
+    everything = map(chr, range(sys.maxunicode + 1))
+    marks = [mark for mark in everything if unicodedata.category(mark).startswith("M")]
+    assert len(marks) > 2000
+    torn = [f"U+{ord(mark):04X}" for mark in marks if len(split(f"a{mark}b")) != 1]
+    assert torn == []
+    assert len(split("a\u00b4b")) == 3  # negative control: an accent alone is no letter's
 
 
 @given(st.text(st.one_of(st.characters(exclude_categories=()), st.sampled_from("a'- .!1\n"))))

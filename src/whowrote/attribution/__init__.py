@@ -1,9 +1,41 @@
-"""From texts by known people to an answer for others: who, how sure, or none of these."""
+"""From texts by known people to an answer for others: who, how sure, or none of these.
 
-from whowrote.attribution.attributor import Attributor as Attributor
-from whowrote.attribution.records import Attribution as Attribution
-from whowrote.attribution.records import Candidate as Candidate
-from whowrote.attribution.records import Combination as Combination
-from whowrote.attribution.records import ModelIdentity as ModelIdentity
-from whowrote.attribution.roll import Enrolled as Enrolled
-from whowrote.attribution.verification import Verdict as Verdict
+Names are imported on first use: what answers does not load what learns, nor scikit-learn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whowrote.contents import on_first_use
+
+if TYPE_CHECKING:
+    from whowrote.attribution.attributor import Attributor as Attributor
+    from whowrote.attribution.records import Attribution as Attribution
+    from whowrote.attribution.records import Candidate as Candidate
+    from whowrote.attribution.records import Combination as Combination
+    from whowrote.attribution.records import ModelIdentity as ModelIdentity
+    from whowrote.attribution.roll import Enrolled as Enrolled
+    from whowrote.attribution.verification import Verdict as Verdict
+
+_HOME = {
+    "Attribution": "whowrote.attribution.records",
+    "Attributor": "whowrote.attribution.attributor",
+    "Candidate": "whowrote.attribution.records",
+    "Combination": "whowrote.attribution.records",
+    "Enrolled": "whowrote.attribution.roll",
+    "ModelIdentity": "whowrote.attribution.records",
+    "Verdict": "whowrote.attribution.verification",
+}
+
+__all__ = [
+    "Attribution",
+    "Attributor",
+    "Candidate",
+    "Combination",
+    "Enrolled",
+    "ModelIdentity",
+    "Verdict",
+]
+
+__getattr__ = on_first_use(__name__, _HOME)

@@ -1,30 +1,36 @@
-"""What the commands do, each one typed function: open, read, verify, enrol, inspect."""
+"""What the commands do, each one typed function: open, read, verify, enrol, inspect.
+
+Commands that only answer load what answers; an attributor is loaded where it is needed whole.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from whowrote.attribution.attributor import Attributor
+from whowrote.attribution.answers import check_limit
+from whowrote.attribution.opening import Opened, read_manifest
 from whowrote.attribution.roll import Enrolled
-from whowrote.attribution.storage import check_place, read_manifest
 from whowrote.attribution.verification import Verdict
 from whowrote.calibration import HeldOut
 from whowrote.corpus import Corpus, Document, load
 from whowrote.errors import InputError
 
+if TYPE_CHECKING:
+    from whowrote.attribution.attributor import Attributor
+
 STDIN = "-"
 
 
-def open_model(path: Path, none_below: float | None = None) -> Attributor:
-    """Load a model; ``none_below`` where another limit than its own is wanted."""
-    attributor = Attributor.load(path)
+def open_model(path: Path, none_below: float | None = None) -> Opened:
+    """Open a model to answer; ``none_below`` where another limit than its own is wanted."""
+    opened = Opened(path)
     if none_below is not None:
-        attributor.set_params(none_below=none_below)
-        attributor.check()
-    return attributor
+        check_limit(none_below)
+        opened.none_below = none_below
+    return opened
 
 
 def questioned(paths: Sequence[str], stdin: TextIO, **reading: Any) -> Corpus:
@@ -66,15 +72,15 @@ class Verified:
 
 def verify_texts(model: Path, first: str, second: str, stdin: TextIO) -> Verified:
     """Judge two texts by a model's curve."""
-    attributor = open_model(model)
+    opened = open_model(model)
     corpus = questioned([first, second], stdin)
     if len(corpus) != 2:
         raise InputError(
             f"'{first}' and '{second}' hold {len(corpus)} texts; verification compares two: give "
             "one text file each"
         )
-    verdict = attributor.verify(*corpus.texts)
-    curve = attributor.verifier_
+    verdict = opened.verify(*corpus.texts)
+    curve = opened.verifier_
     assert curve is not None  # for the type checker: verify has raised otherwise
     return Verified(corpus.ids[0], corpus.ids[1], verdict, curve.pairs, curve.auc)
 
@@ -98,8 +104,11 @@ def enroll_model(
     model: Path, corpus: Corpus, out: Path, *, overwrite: bool = False
 ) -> EnrolledMore:
     """Add the authors of a corpus to a model and save it under another name."""
+    from whowrote.attribution.attributor import Attributor
+    from whowrote.attribution.storage import check_place
+
     check_place(out, overwrite)
-    attributor = open_model(model)
+    attributor = Attributor.load(model)
     known, new = len(attributor.authors_), corpus.labelled()
     grown = attributor.enroll(new)
     grown.save(out, overwrite=overwrite)
@@ -135,6 +144,8 @@ class Inspected:
 
 def inspect_model(path: Path) -> Inspected:
     """Everything a model tells about itself, without a text."""
+    from whowrote.attribution.attributor import Attributor
+
     manifest, attributor = read_manifest(path), Attributor.load(path)
     sizes = {name: int(about["bytes"]) for name, about in manifest["files"].items()}
     sizes["manifest.json"] = (path / "manifest.json").stat().st_size

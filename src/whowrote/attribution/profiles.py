@@ -21,19 +21,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.attribution.reading import Read
-from whowrote.features.hybrid import Hybrid
-from whowrote.features.interface import TextFeatures
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.intp]
 
 
-def blocks(features: TextFeatures) -> dict[str, slice]:
-    """The parts of a row that are compared on their own."""
-    if isinstance(features, Hybrid):
-        width = len(features.mean_)
-        return {"style vectors": slice(0, width), "n-grams": slice(width, None)}
-    return {"features": slice(0, None)}
+def blocks(features: Any) -> dict[str, slice]:
+    """The parts of a row that are compared on their own; by default all columns at once."""
+    whole = {"features": slice(0, None)}
+    own: dict[str, slice] = features.blocks() if hasattr(features, "blocks") else whole
+    return own
 
 
 def text_rows(read: Read) -> sparse.csr_matrix:

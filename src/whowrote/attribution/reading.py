@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.contrasts import Contrasts
-from whowrote.features.interface import TextFeatures, views
+from whowrote.features.interface import ReadsTexts, TextFeatures, views
 from whowrote.passages import Passages, cut_all
 
 IntArray = NDArray[np.intp]
@@ -35,7 +35,7 @@ class Read:
 class Reader:
     """Fitted features and contrasts."""
 
-    features: TextFeatures
+    features: ReadsTexts
     contrasts: Contrasts | None
     words: int
 

@@ -18,38 +18,32 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from whowrote import __version__, persistence
-from whowrote.attribution.profiles import Profiles, blocks
-from whowrote.attribution.reading import Reader
-from whowrote.attribution.roll import Enrolled
-from whowrote.attribution.verification import Verifier
-from whowrote.calibration import Calibration
-from whowrote.contrasts import Contrasts
+from whowrote.attribution.opening import (
+    FORMAT,
+    KIND,
+    MANIFEST,
+    MODEL,
+    Arrays,
+    read_folder,
+    restore,
+    sha256_of,
+)
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import storage as feature_storage
-from whowrote.features.interface import views
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor
 
-FORMAT = 1
-KIND = "Attributor"
-MANIFEST = "manifest.json"
-ENTRIES = (
-    *("id", "version", "settings", "authors", "log_share", "calibration", "verifier"),
-    *("features", "files"),
-)
-Arrays = Mapping[str, NDArray[Any]]
 Made = TypeVar("Made", bound="Attributor")
 
 
@@ -62,7 +56,7 @@ def fingerprint(attributor: Attributor) -> str:
     digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     state = attributor.model_.fleet_.state_dict()
     arrays = {name: tensor.cpu().numpy() for name, tensor in state.items()}
-    for part in (*_parts(attributor).values(), arrays):
+    for part in (*_parts(attributor).values(), arrays, attributor.model_.scaling_.state()):
         for name in sorted(part):
             digest.update(name.encode() + np.ascontiguousarray(part[name]).tobytes())
     for path in feature_storage.store(attributor.reader_.features).files.values():
@@ -112,11 +106,11 @@ def save(attributor: Attributor, path: Path, *, overwrite: bool = False) -> Path
         for name, arrays in _parts(attributor).items():
             record = persistence.Record(f"{KIND} {name}", {}, arrays)
             persistence.write(draft / f"{name}.safetensors", record)
-        attributor.model_.save(draft / "model.safetensors")
+        attributor.model_.save(draft / MODEL)
         for name, source in feature_storage.store(attributor.reader_.features).files.items():
             shutil.copyfile(source, draft / name)
         files = {
-            file.name: {"bytes": file.stat().st_size, "sha256": _sha256(file)}
+            file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
             for file in sorted(draft.iterdir())
         }
         manifest = {
@@ -172,74 +166,12 @@ def _folder_in_one_step(path: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a model folder; every way in which it may be wrong has its own sentence."""
-    place = path / MANIFEST
-    if not place.is_file():
-        raise InputError(
-            f"there is no model at '{path}' (no {MANIFEST} in it); give the folder that "
-            "`whowrote train` or save() wrote"
-        )
-    try:
-        manifest: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-        found = manifest["format"], manifest["kind"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"'{place}' is damaged; train the model again") from None
-    if found != (FORMAT, KIND):
-        raise InputError(
-            f"'{path}' has model format {found[0]} ({found[1]}, written by whowrote "
-            f"{manifest.get('version')}), this version reads {FORMAT}; train it again or change "
-            "versions"
-        )
-    missing = [entry for entry in ENTRIES if entry not in manifest]
-    if missing:
-        raise InputError(f"'{place}' is damaged (no {missing[0]}); train the model again")
-    return manifest
-
-
-def check_files(path: Path, manifest: dict[str, Any]) -> None:
-    """Whether every file is there and is what was saved; if not, a sentence on which."""
-    for name, about in manifest["files"].items():
-        if not (path / name).is_file() or _sha256(path / name) != about["sha256"]:
-            raise InputError(
-                f"'{path / name}' is missing or is not what was saved; copy the whole folder "
-                "again, or train the model again"
-            )
-
-
 def load(kind: type[Made], path: Path) -> Made:
     """Put an attributor together again."""
-    manifest = read_manifest(path)
-    check_files(path, manifest)
-    parts = {
-        name: persistence.read(path / f"{name}.safetensors", f"{KIND} {name}").arrays
-        for name in ("features", "training", "contrasts", "profiles")
-        if f"{name}.safetensors" in manifest["files"]
-    }
-    features = feature_storage.restore(manifest["features"], parts.get("features", {}), path)
-    contrasts = None
-    if "contrasts" in parts:
-        contrasts = Contrasts(views(features)).restore(parts["contrasts"])
-    model = MixtureVAEClassifier.load(path / "model.safetensors")
-    attributor = kind(features, model, **manifest["settings"])
-    attributor.model_ = model
-    attributor.reader_ = Reader(features, contrasts, attributor.passage_words)
-    columns = list(blocks(features).values())
-    attributor.profiles_ = Profiles.restore(columns, parts["profiles"])
-    attributor.authors_ = tuple(Enrolled(**author) for author in manifest["authors"])
-    attributor.log_share_ = np.array(manifest["log_share"])
-    attributor.calibration_ = Calibration.from_dict(manifest["calibration"])
-    about = manifest["verifier"]
-    attributor.verifier_ = (
-        None if about is None else Verifier(**{**about, "weights": tuple(about["weights"])})
-    )
-    attributor.training_sha256_ = tuple(row.tobytes().hex() for row in parts["training"]["sha256"])
-    attributor.training_latents_ = parts["training"]["latents"]
-    attributor.training_codes_ = parts["training"]["codes"]
-    attributor.id_ = manifest["id"]
+    folder = read_folder(path)
+    stored = folder.manifest["features"], folder.parts.get("features", {})
+    features = feature_storage.restore(*stored, path)
+    model = MixtureVAEClassifier.load(path / MODEL)
+    attributor = kind(features, model, **folder.manifest["settings"])
+    restore(attributor, folder, features, model)
     return attributor

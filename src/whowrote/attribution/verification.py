@@ -21,7 +21,7 @@ from scipy.special import expit
 
 from whowrote.attribution.profiles import blocks, text_rows, unit_rows
 from whowrote.attribution.reading import Read
-from whowrote.features.interface import TextFeatures
+from whowrote.features.interface import ReadsTexts
 from whowrote.features.verification import auc, balanced_pairs
 
 FloatArray = NDArray[np.floating[Any]]
@@ -58,7 +58,7 @@ class Verifier:
     pairs: int
     auc: float
 
-    def verdict(self, read: Read, features: TextFeatures) -> Verdict:
+    def verdict(self, read: Read, features: ReadsTexts) -> Verdict:
         """Judge the first two texts that were read."""
         rows = text_rows(read)
         similar = [cosines(rows[:, own], PAIR)[0] for own in blocks(features).values()]
@@ -105,7 +105,7 @@ def _examples(
     return _Examples(np.column_stack([*similar, np.log(words)[both].sum(axis=1)]), pairs.same)
 
 
-def fit_verifier(read: Read, features: TextFeatures, codes: IntArray) -> Verifier | None:
+def fit_verifier(read: Read, features: ReadsTexts, codes: IntArray) -> Verifier | None:
     """Learn the curve from pairs of training texts; None where there are too few."""
     from sklearn.linear_model import LogisticRegression  # late: answers need none
 

@@ -6,6 +6,9 @@ so that ``whowrote --help`` answers without loading torch or scikit-learn.
 
 from __future__ import annotations
 
+import atexit
+import gc
+import os
 import sys
 from typing import Annotated
 
@@ -70,6 +73,12 @@ def _options(
 
 def main() -> None:
     """Run the command line; bad input is one sentence on standard error and status 2."""
+    # Threads that wait for each other must sleep, not spin: beside another busy program a spinning
+    # one takes the core that the other thread waits for, and seconds go by on milliseconds of work.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is imported
+    # Memory goes back whole when the process ends: looking through all of torch for garbage first
+    # takes longer than an answer.
+    atexit.register(gc.freeze)
     try:
         app()
     except InputError as problem:

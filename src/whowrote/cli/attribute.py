@@ -45,10 +45,10 @@ def attribute(
     from whowrote.attribution.jobs import open_model, questioned
     from whowrote.progress import stage_bars
 
-    attributor = open_model(model, none_below)
+    opened = open_model(model, none_below)
     corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
     with stage_bars(not quiet):
-        answers = attributor.attribute(corpus)
+        answers = opened.attribute(corpus)
     if as_json:
         for answer in answers:
             typer.echo(answer.to_json())

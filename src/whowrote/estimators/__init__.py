@@ -1,6 +1,27 @@
-"""The scikit-learn face of the model: numeric X only."""
+"""The scikit-learn face of the model: numeric X only.
 
-from whowrote.estimators.classifier import MixtureVAEClassifier as MixtureVAEClassifier
-from whowrote.estimators.clusterer import MixtureVAEClusterer as MixtureVAEClusterer
-from whowrote.estimators.records import Decoded as Decoded
-from whowrote.estimators.records import Sample as Sample
+Names are imported on first use: what answers does not load what learns, nor scikit-learn.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from whowrote.contents import on_first_use
+
+if TYPE_CHECKING:
+    from whowrote.estimators.classifier import MixtureVAEClassifier as MixtureVAEClassifier
+    from whowrote.estimators.clusterer import MixtureVAEClusterer as MixtureVAEClusterer
+    from whowrote.estimators.records import Decoded as Decoded
+    from whowrote.estimators.records import Sample as Sample
+
+_HOME = {
+    "Decoded": "whowrote.estimators.records",
+    "MixtureVAEClassifier": "whowrote.estimators.classifier",
+    "MixtureVAEClusterer": "whowrote.estimators.clusterer",
+    "Sample": "whowrote.estimators.records",
+}
+
+__all__ = ["Decoded", "MixtureVAEClassifier", "MixtureVAEClusterer", "Sample"]
+
+__getattr__ = on_first_use(__name__, _HOME)

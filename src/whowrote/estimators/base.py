@@ -14,13 +14,14 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote import persistence
 from whowrote.errors import InputError
 from whowrote.estimators import checks
 from whowrote.estimators.answers import SEED_RANGE, Answers
-from whowrote.estimators.scaling import Scaling, learn_scaling
+from whowrote.estimators.fitted import FLEET, SCALING, fleet_from, scaling_from
+from whowrote.estimators.scaling import learn_scaling
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.objectives import OBJECTIVES
@@ -169,6 +170,19 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             for seed in seeds
         ]
 
+    def _read(self, X: Any, *, reset: bool) -> Any:
+        X = validate_data(
+            self,
+            X,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+            reset=reset,
+        )
+        checks.all_finite(X)
+        return X
+
     # -- training --------------------------------------------------------------------------------
 
     def _start(self, X: Any, k: int) -> list[int]:
@@ -290,44 +304,24 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             "architecture": asdict(self.fleet_.architecture),
             "members": [asdict(member) for member in self.fleet_.members],
         }
-        arrays = {f"fleet.{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
-        arrays |= {"scaling.mean": self.scaling_.mean, "scaling.scale": self.scaling_.scale}
-        arrays["scaling.input_scale"] = np.array([self.scaling_.input_scale])
-        if self.scaling_.projection is not None:
-            arrays["scaling.projection"] = self.scaling_.projection.astype(np.float16)
+        arrays = {f"{FLEET}{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
+        arrays |= {f"{SCALING}{name}": array for name, array in self.scaling_.state().items()}
         persistence.write(path, persistence.Record(type(self).__name__, values, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
         """Read what :meth:`save` wrote; answers are bit-equal on the same kind of device."""
         record = persistence.read(path, cls.__name__)
-        values, arrays = record.values, record.arrays
         parameters: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values["parameters"].items()
+            k: tuple(v) if isinstance(v, list) else v
+            for k, v in record.values["parameters"].items()
         }
         estimator = cls(**parameters)
         if device is not None:
             estimator.set_params(device=device)
-        projection = arrays.get("scaling.projection")
-        estimator.scaling_ = Scaling(
-            arrays["scaling.mean"],
-            arrays["scaling.scale"],
-            None if projection is None else projection.astype(np.float32),
-            float(arrays["scaling.input_scale"][0]),
-        )
-        shape = {**values["architecture"], "hidden": tuple(values["architecture"]["hidden"])}
-        fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in values["members"]])
-        fleet.to(dtype=torch.as_tensor(arrays["fleet.mixture.loc"]).dtype)
-        prefix = "fleet."
-        fleet.load_state_dict(
-            {
-                n[len(prefix) :]: torch.as_tensor(v)
-                for n, v in arrays.items()
-                if n.startswith(prefix)
-            }
-        )
-        estimator.fleet_ = fleet.to(checks.device_named(estimator.device))
-        estimator._restore(values["state"])
+        estimator.scaling_ = scaling_from(record)
+        estimator.fleet_ = fleet_from(record).to(checks.device_named(estimator.device))
+        estimator._restore(record.values["state"])
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:

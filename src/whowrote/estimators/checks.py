@@ -56,6 +56,14 @@ def device_named(name: str) -> torch.device:
     return torch.device(name)
 
 
+def fitted(estimator: Any, attribute: str) -> None:
+    """Require what ``fit`` learns; the error is scikit-learn's, loaded only to be raised."""
+    if not hasattr(estimator, attribute):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator, attribute)
+
+
 def all_finite(X: Any) -> None:
     """Require every value of X to be finite, and name the first that is not."""
     is_sparse = sparse.issparse(X)

@@ -9,8 +9,9 @@ projection of it on its L leading right singular vectors.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -33,6 +34,25 @@ class Scaling:
     scale: FloatArray
     projection: FloatArray | None = None
     input_scale: float = 1.0
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """What was learnt, as arrays for a model file."""
+        arrays: dict[str, NDArray[Any]] = {"mean": self.mean, "scale": self.scale}
+        arrays["input_scale"] = np.array([self.input_scale])
+        if self.projection is not None:
+            arrays["projection"] = self.projection.astype(np.float16)
+        return arrays
+
+    @classmethod
+    def restore(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+        """The opposite of :meth:`state`."""
+        projection = state.get("projection")
+        return cls(
+            state["mean"],
+            state["scale"],
+            None if projection is None else projection.astype(np.float32),
+            float(state["input_scale"][0]),
+        )
 
     @property
     def n_features(self) -> int:

@@ -3,14 +3,16 @@
 Four feature sets share one interface (``interface``): ``AdHominem``, ``NGrams``, ``Hybrid`` and
 ``SentenceEncoder``. Behind the first, ``tokens`` and ``vocabulary`` say what the network reads,
 ``network`` is the network, ``reading`` its use, ``losses`` and ``author_batches`` what it learns
-from, ``extractor_training`` the loop, ``weights`` the file. ``streaming`` embeds a corpus of any
-size. Names are imported on first use: n-grams do not load torch.
+from, ``extractor_training`` the loop, ``weights`` the file. ``fitted`` has what answers need of the
+first three, without scikit-learn. ``streaming`` embeds a corpus of any size. Names are imported on
+first use: n-grams do not load torch.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from whowrote.contents import on_first_use
 
 if TYPE_CHECKING:
     from whowrote.features.adhominem import AdHominem as AdHominem
@@ -23,14 +25,14 @@ if TYPE_CHECKING:
     from whowrote.features.streaming import embed_corpus as embed_corpus
 
 _HOME = {
-    "AdHominem": "adhominem",
-    "Attention": "adhominem",
-    "Hybrid": "hybrid",
-    "NGrams": "ngrams",
-    "ReliabilityWarning": "interface",
-    "SentenceEncoder": "sentence_encoder",
-    "TextFeatures": "interface",
-    "embed_corpus": "streaming",
+    "AdHominem": "whowrote.features.adhominem",
+    "Attention": "whowrote.features.adhominem",
+    "Hybrid": "whowrote.features.hybrid",
+    "NGrams": "whowrote.features.ngrams",
+    "ReliabilityWarning": "whowrote.features.interface",
+    "SentenceEncoder": "whowrote.features.sentence_encoder",
+    "TextFeatures": "whowrote.features.interface",
+    "embed_corpus": "whowrote.features.streaming",
 }
 
 __all__ = [
@@ -44,8 +46,4 @@ __all__ = [
     "embed_corpus",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"whowrote.features.{_HOME[name]}"), name)
-    raise AttributeError(f"module 'whowrote.features' has no attribute {name!r}")
+__getattr__ = on_first_use(__name__, _HOME)

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from whowrote.errors import InputError
+from whowrote.features.fitted import read_styles
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
-from whowrote.features.reading import SECTION, Reader, blocks, open_reader
-from whowrote.progress import tell
+from whowrote.features.reading import SECTION, Reader, open_reader
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "adhominem.safetensors"
 
@@ -103,14 +103,9 @@ class AdHominem(TransformerMixin, BaseEstimator):
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One vector per text; warns once if there are texts of fewer than 20 tokens."""
         texts, reader = checked_texts(X), self._reader()
-        levs, lengths = [], []
-        for some in blocks(texts):
-            block = reader.block(some)
-            levs.append(reader.levs(block, self.section))
-            lengths.append(block.lengths)
-            tell("reading for style", sum(map(len, lengths)), len(texts))
-        _warn_of_short(np.concatenate(lengths), reader.extractor.card)
-        return np.concatenate(levs)
+        styles = read_styles(reader, texts, self.section)
+        _warn_of_short(styles.tokens, reader.extractor.card)
+        return styles.vectors
 
     def attention(self, text: str) -> Attention:
         """Where the network looks in one text, with places in its characters.

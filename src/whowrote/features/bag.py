@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from whowrote.features.counting import KINDS, Block, FittedNGrams
 from whowrote.features.hashing import Keys
-from whowrote.features.ngrams import KINDS, Block, NGrams
 
 IntArray = NDArray[np.int64]
 PASSES, SKETCH_ROWS, ROWS_PER_PRODUCT = 3, 40_000, 2048
@@ -61,7 +61,7 @@ def count_users(texts: Sequence[str], authors: IntArray) -> tuple[Users, ...]:
 
 def choose(
     domains: Sequence[tuple[Sequence[tuple[Users, ...]], int]], most: Sequence[int]
-) -> NGrams:
+) -> FittedNGrams:
     """The n-grams that the most authors use: so many of each kind.
 
     A domain is what :func:`count_users` found in its parts, and how many authors it has.
@@ -74,9 +74,7 @@ def choose(
         share = np.bincount(place, share, len(keys))
         kept = np.sort(np.argsort(-share, kind="stable")[:limit])
         blocks.append(Block(kind, keys[kept], 1.0 - np.log(share[kept])))
-    chosen = NGrams()
-    chosen.blocks_ = tuple(blocks)
-    return chosen
+    return FittedNGrams(tuple(blocks))
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class GramRows:
     offsets: IntArray
 
     @classmethod
-    def of(cls, texts: Sequence[str], ngrams: NGrams) -> Self:
+    def of(cls, texts: Sequence[str], ngrams: FittedNGrams) -> Self:
         """The rows of texts."""
         rows = ngrams.transform(texts)
         values = rows.data.astype(np.float16)

@@ -33,11 +33,11 @@ from whowrote.errors import InputError
 from whowrote.features.author_batches import AuthorBatches, Crops
 from whowrote.features.bag import SKETCH_ROWS, leading_directions
 from whowrote.features.checkpoints import Arrays, Checkpoint, read_checkpoint, write_checkpoint
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.embedding import DeviceCorpus, choose_device, embed_documents
 from whowrote.features.extractor_config import SECTIONS, UNCHECKED, Config, Recipe
 from whowrote.features.losses import BatchLoss, pair_losses
 from whowrote.features.network import Network
-from whowrote.features.ngrams import NGrams
 from whowrote.features.preparation import Prepared, limit_authors, load_or_prepare
 from whowrote.features.verification import auc, balanced_pairs, cosines, recall_at_1
 from whowrote.features.vocabulary import FIRST_WORD, Vocabulary
@@ -394,7 +394,9 @@ class Since:
         self.seconds += seconds
 
 
-def make_network(config: Config, vocabulary: Vocabulary, ngrams: NGrams | None = None) -> Network:
+def make_network(
+    config: Config, vocabulary: Vocabulary, ngrams: FittedNGrams | None = None
+) -> Network:
     """The network for a vocabulary, with weights that depend on the seed alone."""
     sizes: dict[str, Any] = {
         "n_words": len(vocabulary.words),

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
+from whowrote.features.fitted import FittedHybrid, as_dense
 from whowrote.features.interface import TextFeatures, checked_texts, text_tags
 from whowrote.features.ngrams import NGrams
 
@@ -48,21 +49,19 @@ class Hybrid(TransformerMixin, BaseEstimator):
         texts = checked_texts(X)
         self.dense_ = AdHominem() if self.dense is None else clone(self.dense)
         self.ngrams_ = NGrams() if self.ngrams is None else clone(self.ngrams)
-        vectors = _dense(self.dense_.fit(texts).transform(texts))
+        vectors = as_dense(self.dense_.fit(texts).transform(texts))
         spread = vectors.std(axis=0)
         self.mean_ = vectors.mean(axis=0)
         self.scale_ = np.where(spread > 0, spread, 1.0) * np.sqrt(vectors.shape[1])
-        return self._joined(vectors, self.ngrams_.fit_transform(texts))
+        return self._fitted().joined(vectors, self.ngrams_.fit_transform(texts))
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text: the dense columns first."""
-        check_is_fitted(self)
-        texts = checked_texts(X)
-        return self._joined(_dense(self.dense_.transform(texts)), self.ngrams_.transform(texts))
+        return self._fitted().transform(X)
 
-    def _joined(self, vectors: NDArray[Any], rows: sparse.csr_matrix) -> sparse.csr_matrix:
-        scaled = self.weight * (vectors - self.mean_) / self.scale_
-        return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
+    def _fitted(self) -> FittedHybrid:
+        check_is_fitted(self)
+        return FittedHybrid(self.dense_, self.ngrams_, self.mean_, self.scale_, self.weight)
 
     def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
         """Training rows as they would be had their text not been there: see :class:`NGrams`."""
@@ -73,8 +72,11 @@ class Hybrid(TransformerMixin, BaseEstimator):
 
     def views(self) -> list[slice]:
         """Both blocks together, and the n-grams alone: with many texts these tell more."""
-        check_is_fitted(self)
-        return [slice(0, None), slice(len(self.mean_), None)]
+        return self._fitted().views()
+
+    def blocks(self) -> dict[str, slice]:
+        """The parts of a row that are compared on their own."""
+        return self._fitted().blocks()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``dense__<name>, then the names of the n-grams."""
@@ -84,12 +86,3 @@ class Hybrid(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         return text_tags(super().__sklearn_tags__(), fitted=True)
-
-
-def _dense(rows: Any) -> NDArray[np.float64]:
-    if sparse.issparse(rows):
-        raise InputError(
-            "dense gave sparse rows; it must be a feature set with dense ones: give AdHominem() or "
-            "SentenceEncoder(...), or use NGrams alone"
-        )
-    return np.asarray(rows, dtype=np.float64)

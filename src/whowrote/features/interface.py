@@ -30,6 +30,13 @@ class ReliabilityWarning(UserWarning):
         self.count = count
 
 
+class ReadsTexts(Protocol):
+    """What an answer needs of a feature set that has learnt."""
+
+    def transform(self, X: Sequence[str]) -> Rows:
+        """One row per text, dense or sparse."""
+
+
 @runtime_checkable
 class TextFeatures(Protocol):
     """The interface that all feature sets share."""

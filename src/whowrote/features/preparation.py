@@ -28,7 +28,7 @@ from whowrote.corpus import stream
 from whowrote.errors import InputError
 from whowrote.features import bag
 from whowrote.features.bag import GramRows
-from whowrote.features.ngrams import NGrams
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.tokens import spelling, split
 from whowrote.features.vocabulary import FIRST_WORD, Types, Vocabulary, VocabularySettings, choose
 
@@ -69,7 +69,7 @@ class Prepared:
     domains: tuple[str, ...]
     vocabulary: Vocabulary
     types: Types
-    ngrams: NGrams | None = None
+    ngrams: FittedNGrams | None = None
     """The widely used n-grams, and below the rows of the documents; none unless asked for."""
     rows: GramRows | None = None
 
@@ -180,7 +180,7 @@ def spread(
         return [future.result() for future in begun]
 
 
-def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) -> NGrams:
+def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) -> FittedNGrams:
     """The n-grams that the most training authors use."""
     tasks = [[_learnt(*task) for task in _tasks(domain)] for domain in domains]
     found = iter(spread(bag.count_users, [task for own in tasks for task in own], workers))
@@ -196,7 +196,7 @@ def _learnt(
     return [text for text, counted in zip(texts, counts, strict=True) if counted], authors[counts]
 
 
-def rows_of(texts: Sequence[str], ngrams: NGrams, workers: int = 1) -> GramRows:
+def rows_of(texts: Sequence[str], ngrams: FittedNGrams, workers: int = 1) -> GramRows:
     """The n-grams of texts."""
     runs = range(0, len(texts), DOCUMENTS_PER_TASK)
     tasks = [(texts[low : low + DOCUMENTS_PER_TASK], ngrams) for low in runs]
@@ -364,21 +364,21 @@ def read_prepared(path: Path) -> Prepared:
     )
 
 
-def write_rows(path: Path, ngrams: NGrams, rows: GramRows) -> None:
+def write_rows(path: Path, ngrams: FittedNGrams, rows: GramRows) -> None:
     """Write the n-grams of a corpus; without the texts nobody can tell what they mean."""
     arrays = {f"rows/{name}": value for name, value in vars(rows).items()}
     arrays |= {f"ngrams/{name}": value for name, value in ngrams.state().items()}
     persistence.write(path, persistence.Record("n-grams of a corpus", {}, arrays))
 
 
-def read_rows(path: Path) -> tuple[NGrams, GramRows]:
+def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
     """Read what :func:`write_rows` wrote."""
     arrays = persistence.read(path, "n-grams of a corpus").arrays
     parts: dict[str, dict[str, NDArray[Any]]] = {"rows": {}, "ngrams": {}}
     for name, value in arrays.items():
         part, _, own = name.partition("/")
         parts[part][own] = value
-    return NGrams().restore(parts["ngrams"]), GramRows(**parts["rows"])
+    return FittedNGrams.restore(parts["ngrams"]), GramRows(**parts["rows"])
 
 
 def vocabulary_from(values: Mapping[str, object]) -> Vocabulary:

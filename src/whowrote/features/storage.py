@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import PRETRAINED, AdHominem
+from whowrote.features.fitted import NGRAMS, WEIGHTS
 from whowrote.features.hybrid import Hybrid
-from whowrote.features.interface import TextFeatures
+from whowrote.features.interface import ReadsTexts, TextFeatures
 from whowrote.features.ngrams import NGrams
 from whowrote.features.sentence_encoder import SentenceEncoder
+from whowrote.persistence import below
 
-WEIGHTS = "extractor.safetensors"
 NAMES = {"adhominem": AdHominem, "ngrams": NGrams, "hybrid": Hybrid, "sentences": SentenceEncoder}
 
 
@@ -48,7 +49,7 @@ def named(features: str | TextFeatures) -> TextFeatures:
     return made
 
 
-def name_of(features: TextFeatures) -> str:
+def name_of(features: ReadsTexts) -> str:
     """The name of the kind of a feature set."""
     for name, kind in NAMES.items():
         if type(features) is kind:
@@ -59,12 +60,26 @@ def name_of(features: TextFeatures) -> str:
     )
 
 
-def store(features: TextFeatures) -> Stored:
+def require_storable(features: Any) -> None:
+    """Whether a model folder can hold a feature set, fitted or not; if not, a sentence on why."""
+    name_of(features)
+    if isinstance(features, Hybrid):
+        for half in (features.dense, features.ngrams):
+            if half is not None:
+                require_storable(half)
+    if isinstance(features, SentenceEncoder) and not isinstance(features.model, str):
+        raise InputError(
+            "the sentence encoder was given as an object, which a model folder cannot hold; give "
+            "its name or folder instead"
+        )
+
+
+def store(features: ReadsTexts) -> Stored:
     """Take a fitted feature set apart."""
     kind = name_of(features)
     if isinstance(features, Hybrid):
         dense, ngrams = store(features.dense_), store(features.ngrams_)
-        arrays = {f"ngrams.{name}": array for name, array in ngrams.arrays.items()}
+        arrays = {f"{NGRAMS}{name}": array for name, array in ngrams.arrays.items()}
         arrays |= {"mean": features.mean_, "scale": features.scale_}
         values = {"weight": features.weight, "dense": dense.values, "ngrams": ngrams.values}
         return Stored({"kind": kind, **values}, arrays, dense.files)
@@ -75,11 +90,7 @@ def store(features: TextFeatures) -> Stored:
         weights = Path(features.weights or PRETRAINED)
         return Stored({"kind": kind, "section": features.section}, {}, {WEIGHTS: weights})
     assert isinstance(features, SentenceEncoder)  # for the type checker: name_of knows no other
-    if not isinstance(features.model, str):
-        raise InputError(
-            "the sentence encoder was given as an object, which a model folder cannot hold; give "
-            "its name or folder instead"
-        )
+    require_storable(features)
     return Stored({"kind": kind, "model": features.model, "batch_size": features.batch_size})
 
 
@@ -108,10 +119,8 @@ def _ngrams(values: Mapping[str, Any]) -> NGrams:
 
 
 def _hybrid(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], folder: Path) -> Hybrid:
-    prefix = "ngrams."
-    own = {n[len(prefix) :]: array for n, array in arrays.items() if n.startswith(prefix)}
     dense, ngrams = restore(values["dense"], {}, folder), _ngrams(values["ngrams"])
     hybrid = Hybrid(dense, ngrams, weight=values["weight"])
-    hybrid.dense_, hybrid.ngrams_ = dense, ngrams.restore(own)
+    hybrid.dense_, hybrid.ngrams_ = dense, ngrams.restore(below(NGRAMS, arrays))
     hybrid.mean_, hybrid.scale_ = (np.asarray(arrays[name]) for name in ("mean", "scale"))
     return hybrid

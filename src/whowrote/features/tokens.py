@@ -18,7 +18,12 @@ MAX_CHARACTERS = 15
 """A token is read by at most this many characters."""
 
 _PUNCTUATION = string.punctuation + "“”‘’«»‹›„‚–—…·•¿¡§©®™°€£´"
-_BLOCKS_WITH_MARKS = (range(0x300, 0x20000), range(0xE0100, 0xE01F0))
+_BLOCKS_WITH_MARKS = (
+    *(range(0x300, 0x3100), range(0xA600, 0xAC00), range(0xFB00, 0xFF00)),
+    *(range(0x10000, 0x12000), range(0x13400, 0x13500), range(0x16000, 0x17000)),
+    *(range(0x1BC00, 0x1BD00), range(0x1CF00, 0x1EA00), range(0xE0100, 0xE01F0)),
+)
+"""Where Unicode keeps its combining marks: a look at all characters would delay every start."""
 
 
 def _marks() -> str:

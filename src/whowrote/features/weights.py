@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from whowrote import persistence
 from whowrote.errors import InputError
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.network import Architecture, Network
-from whowrote.features.ngrams import NGrams
 from whowrote.features.preparation import vocabulary_from
 from whowrote.features.vocabulary import Vocabulary
 
@@ -30,7 +30,7 @@ class Extractor:
     vocabulary: Vocabulary
     longest: int = 264
     card: Mapping[str, Any] = field(default_factory=dict)
-    ngrams: NGrams | None = None
+    ngrams: FittedNGrams | None = None
     """The n-grams that it reads besides, if it does."""
 
 
@@ -76,6 +76,5 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
     return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
 
 
-def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> NGrams:
-    state = {name.removeprefix(NGRAMS): a for name, a in arrays.items() if name.startswith(NGRAMS)}
-    return NGrams().restore(state)
+def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
+    return FittedNGrams.restore(persistence.below(NGRAMS, arrays))

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import pyarrow as pa
-
 from whowrote.decoding import has_utf16_mark, is_binary
 from whowrote.errors import InputError
 from whowrote.readers.records import place
@@ -48,15 +46,23 @@ def format_suffix(path: Path) -> str:
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressing on the way; a damaged archive is bad input."""
     try:
-        # pyarrow decompresses block by block; the buffer above it finds the lines.
-        raw = pa.input_stream(str(path), compression=compression(path))
-        with io.BufferedReader(raw, _BUFFER) as stream:
+        # The buffer finds the lines.
+        with io.BufferedReader(_unpacked(path), _BUFFER) as stream:
             yield cast(BinaryIO, stream)
     except OSError as problem:
         raise InputError(
             f"{path} cannot be read ({_first_line(problem)}): "
             "give a readable file, and compress it again if it is damaged"
         ) from problem
+
+
+def _unpacked(path: Path) -> io.RawIOBase:
+    if compression(path) is None:
+        return io.FileIO(path)
+    import pyarrow as pa  # late: plain files need none
+
+    # It decompresses block by block.
+    return cast(io.RawIOBase, pa.input_stream(str(path), compression=compression(path)))
 
 
 def read_whole(path: Path, limit: int) -> bytes:

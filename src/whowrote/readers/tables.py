@@ -7,16 +7,16 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, cast
 
 from whowrote.decoding import Repair, to_text
 from whowrote.errors import InputError
 from whowrote.readers.columns import Row, documents
 from whowrote.readers.files import Line, compression, open_bytes, read_lines
 from whowrote.readers.records import Note, Options, Raw, place
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _DELIMITERS = ",;\t|"
 _BATCH = 512
@@ -146,6 +146,8 @@ def _check_width(path: Path, number: int, fields: list[str], names: list[str]) -
 
 def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
     """A Parquet file, batch by batch."""
+    import pyarrow as pa  # late: other formats need none
+
     try:
         table = _open_parquet(path)
         yield from documents(_parquet_rows(table), str(path), options, table.schema_arrow.names)
@@ -157,6 +159,9 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if compression(path) is None:
         return pq.ParquetFile(path)
     # Parquet is read from its end, so a compressed file has to be in memory whole.

@@ -23,6 +23,8 @@ from whowrote.features.weights import Extractor, read_extractor
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 MISSING = "*Not measured yet.*"
+History = Sequence[Mapping[str, Any]]
+"""The evaluations of one run, in their order."""
 
 
 def fill(page: str, sections: Mapping[str, str]) -> str:
@@ -45,7 +47,7 @@ def as_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def about(extractor: Extractor, size: int) -> str:
+def about(extractor: Extractor, size: int, runs: Sequence[History]) -> str:
     """What the weights are and where they come from."""
     card, shape = extractor.card, extractor.network.architecture
     parameters = sum(p.numel() for p in extractor.network.parameters())
@@ -53,13 +55,21 @@ def about(extractor: Extractor, size: int) -> str:
         ["trained", str(card.get("date", "-"))],
         ["corpora", ", ".join(card["settings"]["corpora"])],
         ["training authors / texts", f"{card['authors']:,} / {card['documents']:,}"],
-        ["steps / minutes on one GPU", f"{card['step']:,} / {card['minutes']:g}"],
+        ["steps / minutes on one GPU", _duration(runs)],
         ["best mean AUC on development authors", f"{card['best_development_auc']:.4f}"],
         ["parameters / file", f"{parameters / 1e6:.2f} M / {size / 1e6:.1f} MB"],
-        ["words / characters", f"{shape.n_words:,} / {shape.n_characters}"],
+        [
+            "words / characters / n-grams",
+            f"{shape.n_words:,} / {shape.n_characters} / {shape.n_grams:,}",
+        ],
         ["loss", card["settings"]["training"]["loss"]],
     ]
     return as_table(["", ""], rows)
+
+
+def _duration(runs: Sequence[History]) -> str:
+    parts = [f"{run[-1]['step']:,} / {run[-1]['seconds'] / 60:.1f}" for run in runs]
+    return ", then ".join(parts) if parts else "-"
 
 
 def short_texts(card: Mapping[str, Any]) -> str:
@@ -100,22 +110,60 @@ def ablations(folder: Path) -> str:
     return table(folder) if any(folder.glob("*.json")) else MISSING
 
 
-def draw(history: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """AUC on development authors, and the loss, over the minutes of training."""
+def joined(runs: Sequence[History]) -> list[dict[str, Any]]:
+    """All evaluations, the clock of a run going on where the one before it stopped.
+
+    >>> [r["seconds"] for r in joined([[{"seconds": 5.0}], [{"seconds": 1.0}]])]
+    [5.0, 6.0]
+    """
+    found: list[dict[str, Any]] = []
+    for run in runs:
+        before = found[-1]["seconds"] if found else 0.0
+        found += [{**record, "seconds": before + record["seconds"]} for record in run]
+    return found
+
+
+def by_authors(folder: Path) -> list[tuple[int, Mapping[str, float]]]:
+    """Training authors and the AUC of development authors in each domain, from the ablations."""
+    records = [folder / f"{name}.json" for name in ("authors-1k", "authors-10k", "base")]
+    read = [json.loads(path.read_text()) for path in records if path.is_file()]
+    return sorted((record["authors"], record["development_auc"]) for record in read)
+
+
+def draw(
+    runs: Sequence[History], authors: Sequence[tuple[int, Mapping[str, float]]], path: Path
+) -> None:
+    """AUC on development authors over the minutes of training and over authors; the loss."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    figure = Figure(figsize=(11, 3.3), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    over_time, loss, over_authors = figure.subplots(1, 3)
+    history = joined(runs)
     minutes = [record["seconds"] / 60 for record in history]
     for name in history[-1]["auc"]:
-        left.plot(minutes, [record["auc"][name] for record in history], marker=".", label=name)
-    left.set(xlabel="minutes of training", ylabel="AUC, development authors")
-    left.legend(frameon=False)
-    right.plot(minutes, [record["loss"] for record in history], marker=".", color="#22303c")
-    right.set(xlabel="minutes of training", ylabel="training loss")
+        over_time.plot(minutes, [record["auc"][name] for record in history], marker=".", label=name)
+        if authors:
+            found = [areas[name] for _, areas in authors]
+            over_authors.plot([count for count, _ in authors], found, marker="o", label=name)
+    over_time.set(xlabel="minutes of training", ylabel="AUC, development authors")
+    over_time.legend(frameon=False)
+    loss.plot(minutes, [record["loss"] for record in history], marker=".", color="#22303c")
+    loss.set(xlabel="minutes of training", ylabel="training loss")
+    for axes in (over_time, loss):
+        for run in runs[:-1]:
+            axes.axvline(run[-1]["seconds"] / 60, color="#999999", linestyle=":")
+    over_authors.set(
+        xlabel="training authors (short runs of equal length)", ylabel="AUC, development authors"
+    )
+    over_authors.set_xscale("log")
     figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The evaluations of a run."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def main() -> None:
@@ -126,22 +174,28 @@ def main() -> None:
     parser.add_argument(
         "--ablations", type=Path, default=HERE.parent / "results" / "extractor_ablations"
     )
-    parser.add_argument("--history", type=Path, default=HERE / "history.jsonl")
+    parser.add_argument(
+        "--history",
+        type=Path,
+        nargs="*",
+        default=[HERE / "first_history.jsonl", HERE / "history.jsonl"],
+        help="of every run, in their order",
+    )
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "model_card.md")
     parser.add_argument("--figure", type=Path, default=ROOT / "docs" / "extractor_curves.png")
     given = parser.parse_args()
     extractor = read_extractor(given.weights)
     record = json.loads(given.record.read_text()) if given.record.is_file() else None
+    runs = [read_history(path) for path in given.history if path.is_file()]
     sections = {
-        "about": about(extractor, given.weights.stat().st_size),
+        "about": about(extractor, given.weights.stat().st_size, runs),
         "results": results(record),
         "short": short_texts(extractor.card),
         "ablations": ablations(given.ablations),
     }
     write_text(given.page, fill(given.page.read_text(encoding="utf-8"), sections))
-    if given.history.is_file():
-        lines = given.history.read_text(encoding="utf-8").splitlines()
-        draw([json.loads(line) for line in lines], given.figure)
+    if runs:
+        draw(runs, by_authors(given.ablations), given.figure)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ from whowrote import __version__
 from whowrote.atomic import write_text
 from whowrote.features.embedding import choose_device
 from whowrote.features.extractor_config import Config, parse_config
-from whowrote.features.extractor_training import Evaluation, train
+from whowrote.features.extractor_records import Evaluation
+from whowrote.features.extractor_training import train
 
 HERE = Path(__file__).parent
 DOMAINS = ("blogs", "hotels", "mail", "forum")

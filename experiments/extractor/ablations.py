@@ -1,9 +1,10 @@
 """What each part of the extractor is worth: one short training per variant, one table.
 
 Every variant but the first is the shipped configuration without n-grams and with some entries
-changed, trained from scratch for as many steps on the same machine, and judged like the shipped weights: the error of a linear SVM on
-Blog-30 (C = 0.1) and the AUC of pairs of unseen test authors in each domain. A variant whose record
-is there is not trained again; one that was interrupted resumes from its checkpoint.
+changed, trained from scratch for as many steps on the same machine, and judged like the shipped
+weights: the error of a linear SVM on Blog-30 (C = 0.1) and the AUC of pairs of unseen test authors
+in each domain. A variant whose record is there is not trained again; one that was interrupted
+resumes from its checkpoint.
 
 Command:  python experiments/extractor/ablations.py DATA --steps 500
           (DATA holds blogs_train.parquet, hotels_train.parquet, mail_train.parquet,
@@ -30,7 +31,8 @@ from whowrote import __version__
 from whowrote.atomic import write_text
 from whowrote.features.embedding import choose_device
 from whowrote.features.extractor_config import Config, parse_config
-from whowrote.features.extractor_training import Evaluation, train
+from whowrote.features.extractor_records import Evaluation
+from whowrote.features.extractor_training import train
 
 HERE = Path(__file__).parent
 DOMAINS = ("blogs", "hotels", "mail", "forum")

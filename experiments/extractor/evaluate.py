@@ -92,16 +92,16 @@ def _sides(name: str, path: Path, sides: Sequence[int]) -> list[Texts]:
 def levs_of(
     extractor: Extractor, texts: Sequence[str], device: str, longest: int
 ) -> NDArray[np.float32]:
-    """The LEVs of texts, tokenised by all cores."""
+    """The LEVs of texts, tokenised by all cores; the network goes to the device and stays there."""
     numbered = number(texts, extractor.vocabulary, CORES)
     rows = None if extractor.ngrams is None else rows_of(texts, extractor.ngrams, CORES)
     corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device, rows)
     bounds = (numbered.offsets[:-1], numbered.lengths)
     windows = 8192 if torch.device(device).type == "cuda" else 256
-    levs: NDArray[np.float32] = (
-        embed(extractor.network, corpus, *bounds, longest=longest, windows=windows).cpu().numpy()
-    )
-    return levs
+    network = extractor.network.to(device)  # training hands it over on the CPU
+    levs = embed(network, corpus, *bounds, longest=longest, windows=windows)
+    found: NDArray[np.float32] = levs.cpu().numpy()
+    return found
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
+from torch import Tensor
 
 from features.made_up import texts_by
 from whowrote.features import AdHominem
-from whowrote.features.weights import read_extractor
+from whowrote.features.embedding import DeviceCorpus
+from whowrote.features.network import Architecture, Network
+from whowrote.features.vocabulary import Vocabulary
+from whowrote.features.weights import Extractor, read_extractor
 
 SCRIPTS = Path(__file__).parents[2] / "experiments" / "extractor"
 
@@ -85,6 +90,7 @@ word_dim = 8
 word_hidden = 8
 sentence_hidden = 8
 lev_dim = 12
+gram_dim = 6
 [mixture]
 blogs = 0.45
 hotels = 0.35
@@ -106,9 +112,8 @@ def test_ablations_resume_by_record_and_fill_the_card(
     recipe.write_text(RECIPE)
     ablations, evaluate = script("ablations"), script("evaluate")
     monkeypatch.setattr(evaluate, "CORES", 1)
-    monkeypatch.setattr(
-        ablations, "VARIANTS", {**ablations.VARIANTS, "authors-1k": ablations.authors(40)}
-    )
+    small = {"authors-1k": ablations.authors(40), "shipped": {"vocabulary": {"n_grams": [60, 40]}}}
+    monkeypatch.setattr(ablations, "VARIANTS", {**ablations.VARIANTS, **small})
     command = ["ablations.py", data, "--steps", "2", "--config", recipe, "--work", work]
     command += ["--out", out, "--device", "cpu", "--only"]
     monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "base,blogs-only"]])
@@ -124,7 +129,7 @@ def test_ablations_resume_by_record_and_fill_the_card(
     )
     assert set(blogs["verification"]) == {"blogs", "hotels", "mail", "forum"}
     made = (out / "base.json").stat().st_mtime_ns
-    changes = "base,pairs,no-characters,no-sentences,authors-1k"
+    changes = "shipped,base,pairs,no-characters,no-sentences,authors-1k"
     monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, changes]])
     ablations.main()
     assert (out / "base.json").stat().st_mtime_ns == made
@@ -132,10 +137,33 @@ def test_ablations_resume_by_record_and_fill_the_card(
     assert few["authors"] < base["authors"]
     shown = capsys.readouterr().out
     assert shown.count("the published pair loss") == 1
-    assert shown.splitlines()[-6].startswith("| batch loss, four domains")
+    rows = shown.splitlines()[-7:]
+    assert rows[0].startswith("| as shipped: the network below and the n-grams beside it")
+    assert rows[1].startswith("| no n-grams; batch loss, four domains")
+    shipped = json.loads((out / "shipped.json").read_text())
+    assert shipped["settings"]["vocabulary"]["n_grams"] == [60, 40]
+    assert base["settings"]["vocabulary"]["n_grams"] == [0, 0]
+    assert shipped["parameters"] > base["parameters"]
     check_card(script, data, work / "base" / "extractor.safetensors", out, monkeypatch)
     with pytest.raises(SystemExit, match=r"--only names \['x'\]"):
         ablations.chosen_variants("x")
+
+
+def test_the_network_goes_where_the_texts_are(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training ends on the CPU, judging may be on a GPU; a device without memory stands for it."""
+    evaluate, asked = script("evaluate"), []
+
+    def embed(network: Network, corpus: DeviceCorpus, *bounds: Any, **options: Any) -> Tensor:
+        asked.append({t.device.type for t in (*network.state_dict().values(), corpus.tokens)})
+        return torch.zeros(2, 3)
+
+    monkeypatch.setattr(evaluate, "CORES", 1)
+    monkeypatch.setattr(evaluate, "embed", embed)
+    vocabulary = Vocabulary(("the",), ("e", "h", "t"))
+    network = Network(Architecture(n_words=1, n_characters=3, standardise=True))
+    for device in ("cpu", "meta"):
+        evaluate.levs_of(Extractor(network, vocabulary), ["the", "hat"], device, 100)
+    assert asked == [{"cpu"}, {"meta"}]
 
 
 def check_card(

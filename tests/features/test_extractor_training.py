@@ -15,18 +15,13 @@ from typer.testing import CliRunner
 from features.made_up import small_config, texts_by, write_corpus
 from whowrote.cli import app
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, extractor_training
+from whowrote.features import AdHominem
 from whowrote.features.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from whowrote.features.extractor_config import Config, Recipe, read_config
-from whowrote.features.extractor_training import (
-    HISTORY,
-    WEIGHTS,
-    Outcome,
-    learning_rate,
-    nearest,
-    start_words,
-    train,
-)
+from whowrote.features.extractor_optimizer import learning_rate
+from whowrote.features.extractor_run import HISTORY, WEIGHTS, Run, nearest
+from whowrote.features.extractor_start import start_words
+from whowrote.features.extractor_training import Outcome, train
 from whowrote.features.vocabulary import FIRST_WORD
 from whowrote.features.weights import read_extractor
 
@@ -54,9 +49,9 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(
 ) -> None:
     whole = train(small_config(tmp_path, out="whole", batch=batch), device="cpu")
     config = small_config(tmp_path, out="parts", batch=batch)
-    learn = extractor_training.Run.learn
+    learn = Run.learn
 
-    def falter(run: extractor_training.Run, share: float) -> int:
+    def falter(run: Run, share: float) -> int:
         if run.step == 6:
             raise KeyboardInterrupt
         documents = learn(run, share)
@@ -67,10 +62,10 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(
             run._since.documents -= documents
         return documents
 
-    monkeypatch.setattr(extractor_training.Run, "learn", falter)
+    monkeypatch.setattr(Run, "learn", falter)
     with pytest.raises(KeyboardInterrupt):
         train(config, device="cpu")
-    monkeypatch.setattr(extractor_training.Run, "learn", learn)
+    monkeypatch.setattr(Run, "learn", learn)
     resumed = read_checkpoint(config.out)
     assert resumed is not None
     assert resumed.values["step"] == 5
@@ -276,7 +271,9 @@ import hashlib, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from features.made_up import small_config
-from whowrote.features.extractor_training import Processes, Run, join_processes, load_for, train
+from whowrote.features.extractor_processes import Processes, join_processes
+from whowrote.features.extractor_run import Run
+from whowrote.features.extractor_training import load_for, train
 import torch
 torch.set_num_threads(1)
 folder, processes = Path(sys.argv[1]), join_processes()

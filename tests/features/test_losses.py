@@ -5,8 +5,12 @@ import math
 import pytest
 import torch
 
-from whowrote.features.extractor_training import pairs_of_batch
-from whowrote.features.losses import BatchLoss, pair_losses, same_author_probability
+from whowrote.features.losses import (
+    BatchLoss,
+    pair_losses,
+    pairs_of_batch,
+    same_author_probability,
+)
 
 
 def test_the_published_probability_and_margins() -> None:

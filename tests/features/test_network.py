@@ -9,7 +9,8 @@ import torch
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features.embedding import DeviceCorpus, embed
-from whowrote.features.network import Architecture, BiLSTM, Dropout, Network, Pooling, Standardise
+from whowrote.features.layers import BiLSTM, Pooling, Standardise
+from whowrote.features.network import Architecture, Dropout, Network
 from whowrote.features.preparation import Numbered, number
 from whowrote.features.vocabulary import Vocabulary
 from whowrote.features.windows import lay_out

@@ -11,12 +11,12 @@ from whowrote.features import preparation
 from whowrote.features.preparation import (
     Prepared,
     limit_authors,
-    load_or_prepare,
     number,
     part_of,
     prepare,
     read_domain,
 )
+from whowrote.features.prepared_cache import load_or_prepare
 from whowrote.features.tokens import split
 from whowrote.features.vocabulary import VocabularySettings
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from whowrote.features.extractor_training import Evaluation, Step
+    from whowrote.features.extractor_records import Evaluation, Step
 
 extractor = typer.Typer(
     help="Train the neural feature extractor. Example: `whowrote extractor train config.toml`",
@@ -46,7 +46,7 @@ def train(
     Example: `whowrote extractor train experiments/extractor/shipped.toml`
     """
     from whowrote.features.extractor_config import read_config
-    from whowrote.features.extractor_training import WEIGHTS
+    from whowrote.features.extractor_run import WEIGHTS
     from whowrote.features.extractor_training import train as run
 
     chosen = read_config(config)

@@ -2,10 +2,12 @@
 
 Four feature sets share one interface (``interface``): ``AdHominem``, ``NGrams``, ``Hybrid`` and
 ``SentenceEncoder``. Behind the first, ``tokens`` and ``vocabulary`` say what the network reads,
-``network`` is the network, ``reading`` its use, ``losses`` and ``author_batches`` what it learns
-from, ``extractor_training`` the loop, ``weights`` the file. ``fitted`` has what answers need of the
-first three, without scikit-learn. ``streaming`` embeds a corpus of any size. Names are imported on
-first use: n-grams do not load torch.
+``layers`` and ``network`` are the network, ``reading`` its use, ``preparation`` and
+``author_batches`` what it learns from, ``losses`` what it minimises, ``extractor_start``,
+``extractor_run`` and ``extractor_training`` the start, the state and the loop of its training,
+``weights`` the file. ``fitted`` has what answers need of the first three, without scikit-learn.
+``streaming`` embeds a corpus of any size. Names are imported on first use: n-grams do not load
+torch.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -182,3 +183,23 @@ def _check_names(where: str, values: Mapping[str, Any], known: set[str]) -> None
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"known are {sorted(known)}"
             raise InputError(f"{where} has an entry '{name}' that nothing reads; {hint}")
+
+
+def check_same(before: Any, now: Any) -> None:
+    """Settings of a checkpoint are those of the run that resumes from it."""
+    for section, values in now.items():
+        if _with_defaults(section, before.get(section)) != values:
+            raise InputError(
+                f"the checkpoint was made with {section} = {before.get(section)} and the "
+                f"configuration says {values}; a run resumes with its own settings: restore them, "
+                "or name another folder with out"
+            )
+
+
+def _with_defaults(section: str, values: Any) -> Any:
+    """Entries that are newer than a checkpoint had their defaults when it was made."""
+    if section not in SECTIONS or values is None:
+        return values
+    known = {entry.name: entry.default for entry in fields(SECTIONS[section])}
+    kept = {name: value for name, value in known.items() if name not in UNCHECKED}
+    return {**json.loads(json.dumps(kept)), **values}

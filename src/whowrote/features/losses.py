@@ -34,6 +34,20 @@ def pair_losses(left: Tensor, right: Tensor, same: Tensor) -> Tensor:
     return torch.where(same, (SAME - p).clamp(min=0), (p - DIFFERENT).clamp(min=0)).square()
 
 
+def pairs_of_batch(levs: Tensor, views: int) -> Tensor:
+    """The published loss: half of the authors give pairs of their own, half pairs of two authors.
+
+    No document is in two pairs.
+    """
+    rows = levs.reshape(-1, views, levs.shape[1])
+    left, right = rows[:, 0 : views // 2 * 2 : 2], rows[:, 1 : views // 2 * 2 : 2]
+    order = torch.arange(len(rows), device=levs.device)
+    strangers = order[1::2]
+    other = order.index_copy(0, strangers, strangers.roll(-1))
+    same = (other == order)[:, None].expand(-1, left.shape[1])
+    return pair_losses(left.flatten(0, 1), right[other].flatten(0, 1), same.flatten()).mean()
+
+
 class BatchLoss(nn.Module):
     """Supervised contrastive loss with a learnt temperature."""
 

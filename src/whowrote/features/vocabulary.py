@@ -12,7 +12,7 @@ shortened, and the last ``suffix`` letters stay.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -131,6 +131,16 @@ class Vocabulary:
         known = self._character_ids
         ids = [known.get(mark, UNKNOWN_CHARACTER) for mark in spelled]
         return ids + [0] * (MAX_CHARACTERS - len(ids))
+
+
+def vocabulary_from(values: Mapping[str, object]) -> Vocabulary:
+    """A vocabulary from its JSON form."""
+    words, characters = values["words"], values["characters"]
+    assert isinstance(words, list)
+    assert isinstance(characters, list)
+    return Vocabulary(
+        tuple(words), tuple(characters), bool(values["mask_rare"]), int(str(values["suffix"]))
+    )
 
 
 def choose(

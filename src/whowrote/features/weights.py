@@ -15,8 +15,7 @@ from whowrote import persistence
 from whowrote.errors import InputError
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.network import Architecture, Network
-from whowrote.features.preparation import vocabulary_from
-from whowrote.features.vocabulary import Vocabulary
+from whowrote.features.vocabulary import Vocabulary, vocabulary_from
 
 KIND = "AdHominem"
 NGRAMS = "ngrams/"

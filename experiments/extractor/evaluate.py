@@ -76,6 +76,26 @@ def read_material(
     )
 
 
+def thinned(material: Material, every: int, most: int) -> Material:
+    """Every so many-th text of Blog-30, and the authors of the first ``most`` texts of each side."""
+
+    def some(texts: Texts, rows: NDArray[np.int64]) -> Texts:
+        return Texts([texts.texts[row] for row in rows], texts.authors[rows])
+
+    def first(texts: Texts) -> Texts:
+        last = texts.authors[min(most, len(texts.authors)) - 1]
+        return some(texts, np.flatnonzero(texts.authors <= last))
+
+    blog30 = material.blog30
+    if blog30 is not None:
+        blog30 = some(blog30, np.arange(0, len(blog30.texts), every))
+    return Material(
+        blog30,
+        {key: first(own) for key, own in material.domains.items()},
+        {name: first(own) for name, own in material.probes.items()},
+    )
+
+
 def _blog30(path: Path) -> Texts:
     corpus = load(path)
     return Texts(corpus.texts, np.array(corpus.authors))

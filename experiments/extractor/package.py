@@ -1,10 +1,11 @@
 """Put trained weights into the package, with a card that says how short texts fare.
 
 The card gets the date and, for texts of 10 to 250 tokens, the AUC of pairs of development authors,
-averaged over the corpora: the same texts, cut to so many tokens of their middle. ``AdHominem``
-quotes these when it warns of short texts. With ``--gain`` each dimension of the LEV is centred and
-scaled to that deviation before its tanh, by development texts: weights trained without ``lev_gain``
-have a tanh that is nearly a sign, and give away accuracy. It changes the last layer alone.
+averaged over the corpora with enough long texts: the same texts, cut to so many tokens of their
+middle. ``AdHominem`` quotes these when it warns of short texts. With ``--gain`` each dimension of
+the LEV is centred and scaled to that deviation before its tanh, by development texts: weights
+trained without ``lev_gain`` have a tanh that is nearly a sign, and give away accuracy. It changes
+the last layer alone.
 
 Command:  python experiments/extractor/package.py extractor.safetensors
           --corpus blogs=blogs_train.parquet --corpus mail=mail_train.parquet
@@ -31,7 +32,8 @@ from whowrote.features.verification import auc, balanced_pairs, cosines
 from whowrote.features.weights import Extractor, read_extractor, write_extractor
 
 LENGTHS = (10, 20, 50, 100, 250)
-PAIRS = 2000
+PAIRS, FEWEST_PAIRS = 2000, 400
+"""Pairs of a corpus; one with fewer long texts would bring noise, not knowledge."""
 TEXTS_PER_CORPUS = 2000
 NEARLY_LINEAR = 1e-3
 """What goes into a tanh is scaled by this, to be read off its other side."""
@@ -63,11 +65,13 @@ def middle_tokens(text: str, count: int) -> str | None:
     return text[found[first].start : found[first + count - 1].end] if first >= 0 else None
 
 
-def auc_by_tokens(extractor: Extractor, texts: Texts, device: str) -> list[float]:
-    """AUC at each of the lengths, on the texts that are long enough for all."""
+def auc_by_tokens(extractor: Extractor, texts: Texts, device: str) -> list[float] | None:
+    """AUC at each of the lengths, on the texts that are long enough for all; None if too few."""
     long = [i for i, text in enumerate(texts.texts) if middle_tokens(text, LENGTHS[-1]) is not None]
     authors = np.unique(texts.authors[long], return_inverse=True)[1]
     pairs = balanced_pairs(authors, PAIRS)
+    if len(pairs.same) < FEWEST_PAIRS:
+        return None
     found = []
     for count in LENGTHS:
         cut = [middle_tokens(texts.texts[i], count) or "" for i in long]
@@ -78,7 +82,9 @@ def auc_by_tokens(extractor: Extractor, texts: Texts, device: str) -> list[float
 
 def measured(extractor: Extractor, domains: Sequence[Texts], device: str) -> dict[str, float]:
     """The mean over the corpora."""
-    rows = [auc_by_tokens(extractor, texts, device) for texts in domains]
+    rows = [row for row in (auc_by_tokens(extractor, own, device) for own in domains) if row]
+    if not rows:
+        return {}
     means = np.mean(rows, axis=0)
     return {str(count): round(float(value), 3) for count, value in zip(LENGTHS, means, strict=True)}
 

@@ -193,6 +193,12 @@ def test_bad_numbers_of_n_grams() -> None:
             VocabularySettings(n_grams=wrong)
 
 
+def test_a_bag_of_more_numbers_than_n_grams(tmp_path: Path) -> None:
+    config = small_config(tmp_path, vocabulary={"n_grams": [6, 4]}, network={"gram_dim": 11})
+    with pytest.raises(InputError, match="gram_dim is 11 and the corpora have 10 widely used"):
+        train(config, device="cpu")
+
+
 def test_rows_of_no_known_n_gram_are_empty() -> None:
     rows = GramRows.of(["qqqq"], NGrams().fit(["one text", "two texts"]))
     assert rows.offsets.tolist() == [0, 0]

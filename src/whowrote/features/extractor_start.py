@@ -78,6 +78,11 @@ def start_grams(network: Network, corpus: DeviceCorpus, prepared: Prepared, seed
     )
     assert rows is not None
     n_grams, size = network.grams.shape
+    if size > n_grams:
+        raise InputError(
+            f"gram_dim is {size} and the corpora have {n_grams} widely used n-grams; it must be at "
+            "most as many: lower gram_dim or raise n_grams"
+        )
     directions = leading_directions(rows, n_grams, size, seed)
     network.grams.copy_(GRAM_DEVIATION * directions)
 

@@ -130,6 +130,15 @@ def by_authors(folder: Path) -> list[tuple[int, Mapping[str, float]]]:
     return sorted((record["authors"], record["development_auc"]) for record in read)
 
 
+def _labelled(axes: Any, x: Sequence[float], y: Sequence[float], name: str) -> None:
+    """A curve with its name at its end."""
+    (line,) = axes.plot(x, y, marker=".")
+    end = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "clip_on": False}
+    axes.annotate(name, (x[-1], y[-1]), color=line.get_color(), **end)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
 def draw(
     runs: Sequence[History], authors: Sequence[tuple[int, Mapping[str, float]]], path: Path
 ) -> None:
@@ -143,12 +152,11 @@ def draw(
     history = joined(runs)
     minutes = [record["seconds"] / 60 for record in history]
     for name in history[-1]["auc"]:
-        over_time.plot(minutes, [record["auc"][name] for record in history], marker=".", label=name)
+        _labelled(over_time, minutes, [record["auc"][name] for record in history], name)
         if authors:
-            found = [areas[name] for _, areas in authors]
-            over_authors.plot([count for count, _ in authors], found, marker="o", label=name)
+            counts = [count for count, _ in authors]
+            _labelled(over_authors, counts, [areas[name] for _, areas in authors], name)
     over_time.set(xlabel="minutes of training", ylabel="AUC, development authors")
-    over_time.legend(frameon=False)
     loss.plot(minutes, [record["loss"] for record in history], marker=".", color="#22303c")
     loss.set(xlabel="minutes of training", ylabel="training loss")
     for axes in (over_time, loss):

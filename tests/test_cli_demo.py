@@ -68,8 +68,8 @@ def test_the_table_fits_eighty_columns_and_says_what_happened() -> None:
     shown = [" ".join(line.split()) for line in lines]
     assert "year true author whowrote prob. typical SVM" in shown
     assert f"1934 {ROOSEVELT} Ann >99% 50% right right" in shown
-    assert f"1954 {EISENHOWER} Bob 61% 8% WRONG WRONG" in shown
-    assert f"1861 {LINCOLN} none of these 44% <1% right WRONG" in shown
+    assert f"1954 {EISENHOWER} Bob 61% 8.0% WRONG WRONG" in shown
+    assert f"1861 {LINCOLN} none of these 44% 0.2% right WRONG" in shown
     text = " ".join(answer.stdout.split())
     assert "whowrote: 1 of 2 right (95 % interval 9% to 91%)." in text
     assert "n-gram SVM: 1 of 2 right" in text

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from whowrote.errors import CorpusWarning, InputError
+from whowrote.numbers import count
 from whowrote.readers import DEFAULT_MAX_DOCUMENT_BYTES, Document, Note, Options, Raw, read
 from whowrote.readers.finishing import finish
 
@@ -165,14 +166,15 @@ class Corpus:
         if len(counts) < min_authors:
             names = ", ".join(map(repr, sorted(counts))) or "none"
             raise InputError(
-                f"the corpus has {_count(len(counts), 'known author')} ({names}) and attribution "
-                f"needs at least {min_authors}: add texts by others, or name the column of authors "
-                "with author_column (--author-column)"
+                f"the corpus has {count(len(counts), 'known author')} ({names}) and attribution "
+                f"needs at least {min_authors}: add texts by others; an author is the folder of a "
+                "text, the first part of a name like Austen_Emma.txt, or a column of a table (name "
+                "it with author_column, --author-column)"
             )
-        for author, count in sorted(counts.items()):
-            if count < min_texts:
+        for author, n_texts in sorted(counts.items()):
+            if n_texts < min_texts:
                 raise InputError(
-                    f"author {author!r} has {_count(count, 'text')} and attribution needs at "
+                    f"author {author!r} has {count(n_texts, 'text')} and attribution needs at "
                     f"least {min_texts} of each author: add texts, cut long ones into passages, "
                     "or leave this author out"
                 )
@@ -268,10 +270,6 @@ def _position(index: int) -> int:
             "where it is true, e.g. numpy.flatnonzero(mask)"
         )
     return operator.index(index)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _check_length(name: str, length: int, needed: int) -> None:

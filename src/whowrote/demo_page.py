@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from whowrote import __version__
-from whowrote.numbers import percent
+from whowrote.numbers import fine_percent, percent
 from whowrote.report import Facts, Figure, Paragraph, Section, Table, write_page
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _row(answer: Answer) -> list[str]:
         answer.author,
         answer.answer or "none of these",
         percent(answer.probability),
-        percent(answer.typicality),
+        fine_percent(answer.typicality),
         "right" if answer.right else "wrong",
         answer.svm,
     ]

@@ -12,3 +12,23 @@ def percent(probability: float) -> str:
     if 0.995 <= probability < 1.0:
         return ">99%"
     return "<1%" if 0.0 < probability < 0.005 else f"{probability:.0%}"
+
+
+def fine_percent(share: float) -> str:
+    """With a decimal where shares are small, so that a limit of 2 % can be told from what meets it.
+
+    >>> fine_percent(0.5), fine_percent(0.0194), fine_percent(0.0004)
+    ('50%', '1.9%', '<0.1%')
+    """
+    if not 0.0 < share < 0.0995:
+        return percent(share)
+    return "<0.1%" if share < 0.0005 else f"{share:.1%}"
+
+
+def count(number: int, noun: str) -> str:
+    """How many, in words.
+
+    >>> count(1, "text"), count(2, "text")
+    ('1 text', '2 texts')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,6 +1,7 @@
 """The attributor on made-up people: who, how sure, none of these; equal, plain and recomputed."""
 
 import json
+from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.exceptions import NotFittedError
 from attribution.people import corpus, name, strangers, texts_by
 from contract import check_clone_and_params
 from whowrote.attribution import Attribution, Attributor
+from whowrote.attribution.records import Candidate
 from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
@@ -301,6 +303,37 @@ def test_verification_tells_one_author_from_two(model: Attributor) -> None:
         odds = 10**verdict.log10_lr
         assert verdict.probability == pytest.approx(odds / (1 + odds), rel=1e-6)
         assert json.loads(json.dumps(verdict.to_dict()))["log10_lr"] == verdict.log10_lr
+
+
+def test_a_ratio_claims_no_more_than_the_pairs_have_shown(model: Attributor) -> None:
+    curve = model.verifier_
+    assert curve is not None
+    text = texts_by(1, 1, seed=3)[0]
+    free = replace(curve, bias=curve.bias + 50.0)
+    read = model.reader_.read([text, text])
+    bounded = free.verdict(read, model.reader_.features)
+    assert bounded.limited
+    assert 10**bounded.log10_lr == pytest.approx(1 + curve.pairs / 2)
+    many = replace(free, pairs=10**40).verdict(read, model.reader_.features)
+    assert not many.limited
+    assert many.log10_lr > bounded.log10_lr + 5
+
+
+def test_verification_warns_of_what_proves_nothing(model: Attributor) -> None:
+    text = texts_by(1, 1, seed=3)[0]
+    assert model.verify(text, texts_by(2, 1, seed=3)[0]).warnings == ()
+    few, same = model.verify("so few words", text).warnings, model.verify(text, text).warnings
+    assert few == ("only 3 tokens: an answer from fewer than 20 is mostly chance",)
+    assert same == ("both texts are the same: their likeness proves nothing",)
+
+
+def test_close_candidates_are_undecided(model: Attributor) -> None:
+    def said(first: float) -> list[str]:
+        ranking = [Candidate("Ann", first, 0.0, 0.5), Candidate("Bob", 1 - first, 0.0, 0.5)]
+        return model._warnings("", 100, set(), ranking)
+
+    assert said(0.55) == ["undecided between Ann and Bob"]
+    assert said(0.65) == []
 
 
 # Scikit-learn, and errors

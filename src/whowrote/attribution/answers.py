@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -30,6 +31,8 @@ from whowrote.features.tokens import split
 from whowrote.progress import tell
 
 FloatArray = NDArray[np.floating[Any]]
+CLOSE = 1.5
+"""A candidate less than so many times as probable as the next is not a decision."""
 
 
 class Answering:
@@ -120,7 +123,7 @@ class Answering:
                     combination=Combination(
                         int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
                     ),
-                    warnings=tuple(self._warnings(document.sha256, tokens, known)),
+                    warnings=tuple(self._warnings(document.sha256, tokens, known, ranking)),
                     model=identity,
                 )
             )
@@ -144,14 +147,15 @@ class Answering:
             )
         )
 
-    def _warnings(self, sha256: str, tokens: int, known: set[str]) -> list[str]:
-        said = []
-        if tokens < FEW_TOKENS:
-            said.append(
-                f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
-            )
+    @staticmethod
+    def _warnings(
+        sha256: str, tokens: int, known: set[str], ranking: Sequence[Candidate]
+    ) -> list[str]:
+        said = [_few(tokens)] if tokens < FEW_TOKENS else []
         if sha256 in known:
             said.append("this very text is among the training texts: the answer proves nothing")
+        if ranking[0].probability < CLOSE * ranking[1].probability:
+            said.append(f"undecided between {ranking[0].author} and {ranking[1].author}")
         return said
 
     def identity(self) -> ModelIdentity:
@@ -179,7 +183,11 @@ class Answering:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ReliabilityWarning)
             read = self.reader_.read([first, second])
-        return self.verifier_.verdict(read, self.reader_.features)
+        verdict = self.verifier_.verdict(read, self.reader_.features)
+        said = [_few(len(split(text))) for text in (first, second)]
+        if first == second:
+            said.append("both texts are the same: their likeness proves nothing")
+        return replace(verdict, warnings=tuple(sentence for sentence in said if sentence))
 
     def _figures(self, read: Read, log_proba: FloatArray) -> FloatArray:
         contrasts = self.reader_.contrasts
@@ -190,6 +198,13 @@ class Answering:
         if self.prior == "training":
             return self.log_share_
         return np.full(len(self.log_share_), -np.log(len(self.log_share_)))
+
+
+def _few(tokens: int) -> str:
+    """A warning for a text of so few tokens; nothing for a longer one."""
+    if tokens >= FEW_TOKENS:
+        return ""
+    return f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
 
 
 def check_limit(none_below: Any) -> None:

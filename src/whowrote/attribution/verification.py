@@ -29,6 +29,8 @@ IntArray = NDArray[np.intp]
 PAIRS = 10_000
 LEAST_PAIRS = 6
 PAIR = np.array([[0, 1]])
+LITTLE, STRENGTHS = 0.3, ((1.0, "weakly"), (2.0, "moderately"))
+"""Of log10 of the ratio: below 2 to 1 it says little, from 100 to 1 on it speaks strongly."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,28 @@ class Verdict:
     """Whether one author wrote both texts, as evidence and as a probability.
 
     ``log10_lr`` is the logarithm of the likelihood ratio: 2 means that texts so alike are a hundred
-    times as frequent by one author as by two. ``probability`` is what it makes of even odds.
+    times as frequent by one author as by two; ``limited`` says that it would be larger if the curve
+    had been learnt from more pairs. ``probability`` is what it makes of even odds.
     """
 
     log10_lr: float
     probability: float
     similarities: dict[str, float]
+    limited: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        """How much the likelihood ratio says.
+
+        >>> Verdict(0.1, 0.56, {}).in_words, Verdict(-1.5, 0.03, {}).in_words
+        ('says little either way', 'speaks moderately for two authors')
+        """
+        size = abs(self.log10_lr)
+        if size < LITTLE:
+            return "says little either way"
+        how = next((word for limit, word in STRENGTHS if size < limit), "strongly")
+        return f"speaks {how} for {'one author' if self.log10_lr > 0 else 'two authors'}"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -64,11 +82,22 @@ class Verifier:
         similar = [cosines(rows[:, own], PAIR)[0] for own in blocks(features).values()]
         length = np.log(text_words(read)).sum()
         log_lr = self.bias + np.dot(self.weights, similar) + self.length_weight * length
+        most = self.most()
+        bounded = float(np.clip(log_lr, -most, most))
         return Verdict(
-            float(log_lr / np.log(10)),
-            float(expit(log_lr)),
+            bounded / np.log(10).item(),
+            float(expit(bounded)),
             dict(zip(blocks(features), map(float, similar), strict=True)),
+            limited=abs(log_lr) > most,
         )
+
+    def most(self) -> float:
+        r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of :math:`1 + n` to one.
+
+        Among n pairs of either kind nothing rarer than about one in n has been seen, so nothing
+        rarer can be claimed, however far the curve goes on.
+        """
+        return float(np.log1p(self.pairs / 2))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whowrote.cli.options import AsJson, Format, ModelPath, Quiet, TextColumn
+from whowrote.cli.options import AsJson, Format, ModelPath, Quiet, TextColumn, told_on_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,8 +45,9 @@ def attribute(
     from whowrote.attribution.jobs import open_model, questioned
     from whowrote.progress import stage_bars
 
+    with told_on_stderr():
+        corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
     opened = open_model(model, none_below)
-    corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
     with stage_bars(not quiet):
         answers = opened.attribute(corpus)
     if as_json:
@@ -59,6 +60,8 @@ def attribute(
 def _show(answers: Sequence[Attribution], top: int) -> None:
     from rich.console import Console
 
+    from whowrote.numbers import count
+
     console = Console()
     console.print(_table(answers, top))
     for answer in answers[:ROWS]:
@@ -69,8 +72,8 @@ def _show(answers: Sequence[Attribution], top: int) -> None:
     none = sum(answer.author is None for answer in answers)
     share = answers[0].none_below
     console.print(
-        f"{len(answers)} texts, {none} by none of the {answers[0].model.authors} enrolled authors "
-        f"(typicality below {share:.0%}). A probability is no proof.",
+        f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
+        f"authors (typicality below {share:.0%}). A probability is no proof.",
         highlight=False,
     )
 
@@ -79,7 +82,7 @@ def _table(answers: Sequence[Attribution], top: int) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from whowrote.numbers import percent
+    from whowrote.numbers import fine_percent, percent
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
     for name in ("text", "answer"):
@@ -95,7 +98,7 @@ def _table(answers: Sequence[Attribution], top: int) -> Table:
             escape(answer.document),
             "[bold]none of these[/bold]" if answer.author is None else escape(answer.author),
             str(answer.tokens),
-            percent(answer.typicality),
+            fine_percent(answer.typicality),
             escape(listed),
         )
     return table

@@ -64,7 +64,7 @@ def _render(result: DemoResult) -> None:
 def _table(answers: tuple[Answer, ...]) -> Table:
     from rich.table import Table
 
-    from whowrote.numbers import percent
+    from whowrote.numbers import fine_percent, percent
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
     for column in ("year", "true author", "whowrote"):
@@ -79,7 +79,7 @@ def _table(answers: tuple[Answer, ...]) -> Table:
             row.author,
             row.answer or "none of these",
             percent(row.probability),
-            percent(row.typicality),
+            fine_percent(row.typicality),
             MARKS[row.right],
             MARKS[row.svm_right],
             style="" if row.right else "bold red",

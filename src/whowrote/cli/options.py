@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,14 +40,21 @@ Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 def read_corpus(path: Path, **reading: Any) -> Corpus:
     """Load a corpus; what was skipped or repaired is one line on standard error."""
+    from whowrote.corpus import load
+
+    with told_on_stderr():
+        return load(path, **reading)
+
+
+@contextmanager
+def told_on_stderr() -> Iterator[None]:
+    """What is skipped or repaired in here, a line each on standard error."""
     import warnings
 
-    from whowrote.corpus import load
     from whowrote.errors import CorpusWarning
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CorpusWarning)
-        corpus = load(path, **reading)
+        yield
     for warning in caught:
         typer.echo(f"whowrote: {warning.message}", err=True)
-    return corpus

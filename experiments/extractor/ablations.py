@@ -140,7 +140,13 @@ def _device_name(device: str | None) -> str:
 
 def table(folder: Path) -> str:
     """All records as one Markdown table."""
-    head = ["variant", "Blog-30 / 4, error", *(f"AUC {name}" for name in DOMAINS), "steps", "parameters"]
+    head = [
+        "variant",
+        "Blog-30 / 4, error",
+        *(f"AUC {name}" for name in DOMAINS),
+        "steps",
+        "parameters",
+    ]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for variant in VARIANTS:
         path = folder / f"{variant}.json"

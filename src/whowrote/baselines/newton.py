@@ -38,12 +38,12 @@ def fit(
         slack = 1 - y * answers
         active = np.flatnonzero(slack > 0)
         near = X[active]
-        gradient = w - 2 * C * near.T @ (y[active] * slack[active])
+        gradient: FloatArray = w - 2 * C * near.T @ (y[active] * slack[active])
         if np.linalg.norm(gradient) <= tolerance * far:
             break
         hessian = 2 * C * near.T @ near
         hessian[np.diag_indices_from(hessian)] += 1
-        step = -np.linalg.solve(hessian, gradient)
+        step: FloatArray = -np.linalg.solve(hessian, gradient).astype(np.float64)
         w, answers = _descend(X, y, C, w, answers, step, gradient)
     return w
 

@@ -87,7 +87,7 @@ def machine_trials(
 ) -> list[Trial]:
     """Fit a unit of machines and return its trials."""
     if unit.method.kind == "ngram-svm":
-        material.required_texts  # noqa: B018 - say so before any process starts
+        _ = material.required_texts  # or a sentence, before any process starts
     jobs = [job for fold in unit.folds for job in _jobs(unit.method, splits[fold], fold)]
     with _pool(material, min(workers, len(jobs))) as run:
         return [
@@ -157,7 +157,7 @@ def _scores_here(job: Job) -> list[Scored]:
 
 def scores(job: Job, material: Material) -> list[Scored]:
     """Fit the points of a job and count the wrong answers on both held-out halves."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     began = perf_counter()
     with threadpool_limits(1):

@@ -86,7 +86,7 @@ def _voice(made: Trained, number: int) -> Voice:
     for index in (place.development, place.test):
         parts = [
             alone.scores(made.rows.take(rows[None]).inputs).log_responsibilities[0].double().exp()
-            for rows in index.split(CHUNK)
+            for rows in torch.split(index, CHUNK)
         ]
         found.append(torch.cat(parts).cpu().numpy())
     df = alone.mixture.df[0].double().cpu().numpy()

@@ -20,7 +20,8 @@ def fill(page: str, sections: Mapping[str, str]) -> str:
         marks = re.compile(rf"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
         if not marks.search(page):
             raise InputError(f"the page has no section between <!-- {name} --> and its end")
-        page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n{found[2]}", page)
+        filled = text.replace("\\", r"\\")
+        page = marks.sub(rf"\1\n{filled}\n\2", page)
     return page
 
 

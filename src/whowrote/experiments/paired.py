@@ -46,8 +46,6 @@ def corrected_t_test(
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     n, mean = len(differences), float(differences.mean())
     error = math.sqrt((1 / n + test_over_train) * float(differences.var(ddof=1)))
-    if error == 0.0:
-        t = math.copysign(math.inf, mean) if mean else 0.0
-    else:
-        t = mean / error
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = float(np.nan_to_num(np.float64(mean) / error, posinf=math.inf, neginf=-math.inf))
     return Paired(mean, t, float(2 * stats.t.sf(abs(t), n - 1)), n)

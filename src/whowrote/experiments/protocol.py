@@ -62,7 +62,9 @@ class Method:
         >>> Method("m", "rbf-svm", {"C": [1, 2], "gamma": [0.1]}).points
         [{'C': 1, 'gamma': 0.1}, {'C': 2, 'gamma': 0.1}]
         """
-        return [dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())]
+        return [
+            dict(zip(self.grid, values, strict=True)) for values in product(*self.grid.values())
+        ]
 
     @property
     def n_points(self) -> int:
@@ -135,7 +137,9 @@ def units(protocol: Protocol, part: Part) -> list[Unit]:
     for method in protocol.methods:
         if method.name not in methods:
             continue
-        every = [d for d in method.dimensions if not part.dimensions or d in (*part.dimensions, None)]
+        every = [
+            d for d in method.dimensions if not part.dimensions or d in (*part.dimensions, None)
+        ]
         for share in sizes:
             made += [Unit(method, share, folds, d) for d in every]
             if method.members and len(every) == len(method.dimensions):

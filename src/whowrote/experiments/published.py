@@ -75,7 +75,9 @@ def run(
     whole = folds(material.y.tolist(), n_folds=protocol.n_folds, random_state=protocol.seed)
     expected = protocol.expected()
     for number, unit in enumerate(asked, 1):
-        path = Path(out) / f"{protocol.corpus}-{unit.label}-{_mark(unit, material, protocol)}.parquet"
+        path = (
+            Path(out) / f"{protocol.corpus}-{unit.label}-{_mark(unit, material, protocol)}.parquet"
+        )
         report(Step(number, len(asked), unit.label, path.is_file()))
         if path.is_file():
             continue

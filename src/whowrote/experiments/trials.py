@@ -186,9 +186,7 @@ def _read_file(path: Path) -> Trials:
     if notes.get(b"whowrote") != FORMAT.encode() or table.schema.names != SCHEMA.names:
         raise InputError(f"'{path}' holds no trials that this version reads; fit them again")
     plain = (column.to_pylist() for column in table.columns)
-    rows = (
-        dict(zip(SCHEMA.names, values, strict=True)) for values in zip(*plain, strict=True)
-    )
+    rows = (dict(zip(SCHEMA.names, values, strict=True)) for values in zip(*plain, strict=True))
     trials = tuple(Trial(**{**row, "df": _loaded(row["df"])}) for row in rows)
     return Trials(trials, json.loads(notes[b"expected"]))
 
@@ -215,4 +213,3 @@ def pack(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[st
     trials = joined(map(read, sources))
     write(trials, target)
     return trials
-

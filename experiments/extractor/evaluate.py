@@ -77,7 +77,7 @@ def read_material(
 
 
 def thinned(material: Material, every: int, most: int) -> Material:
-    """Every so many-th text of Blog-30, and the authors of the first ``most`` texts of each side."""
+    """Every so many-th text of Blog-30; the authors of the first ``most`` texts of each side."""
 
     def some(texts: Texts, rows: NDArray[np.int64]) -> Texts:
         return Texts([texts.texts[row] for row in rows], texts.authors[rows])

@@ -43,21 +43,19 @@ def lowest_error(table: Table1, ours: str = STUDENT, rivals: Sequence[str] = FOU
         if best is None:
             return Verdict(claim, None, f"Not all methods are there at {share:.0%}.")
         wins += best == ours
-        others = min(table.cells[name, share].mean for name in rivals)
-        ahead = 100 * (others - table.cells[ours, share].mean)
-        sure = _surest(table, ours, rivals, share)
-        parts.append(f"{share:.0%}: {ahead:+.2f} points ahead of the best other method{sure}")
+        parts.append(f"{share:.0%}: {_lead(table, ours, rivals, share)}")
     head = f"Lowest at {wins} of {len(table.sizes)} sizes. "
     return Verdict(claim, wins == len(table.sizes), head + "; ".join(parts) + ".")
 
 
-def _surest(table: Table1, ours: str, rivals: Sequence[str], share: float) -> str:
-    """The p-value of the comparison with the nearest rival."""
+def _lead(table: Table1, ours: str, rivals: Sequence[str], share: float) -> str:
+    """How far ahead of (or behind) the best other method, and how sure that is."""
     nearest = min(rivals, key=lambda name: table.cells[name, share].mean)
-    for one in table.against(ours):
-        if (one.second, one.share) == (nearest, share):
-            return f" ({nearest}, p = {one.test.p:.2f})"
-    return f" ({nearest})"
+    lead = 100 * (table.cells[nearest, share].mean - table.cells[ours, share].mean)
+    side = "ahead of" if lead > 0 else "behind"
+    tests = [t.test for t in table.against(ours) if (t.second, t.share) == (nearest, share)]
+    sure = f" (p = {tests[0].p:.2f})" if tests else ""
+    return f"{abs(lead):.2f} points {side} {nearest}{sure}"
 
 
 def extension(table: Table1) -> Verdict:

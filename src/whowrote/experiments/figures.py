@@ -5,7 +5,6 @@ Commands: ``whowrote experiment figure2``, ``... figure5``, each ``--from-record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from whowrote import plots
 from whowrote.errors import InputError
 from whowrote.experiments.dimensions import Dimensions, tails
 from whowrote.experiments.pinwheel import read_panels
-from whowrote.experiments.table1 import STUDENT, Table1
+from whowrote.experiments.table1 import EXTENDED, FOUR, KERNEL, LINEAR, STUDENT, Table1
 
 
 def figure2(record: Path) -> Any:
@@ -21,26 +20,33 @@ def figure2(record: Path) -> Any:
     return plots.scatter_panels(read_panels(record))
 
 
-def figure3(table: Table1, methods: Sequence[str] | None = None) -> Any:
-    """Error against training size, a line for every method."""
-    lines = [
-        plots.Curve(
-            name,
-            [100 * share for share in own],
-            [100 * table.cells[name, share].mean for share in own],
-            [100 * table.cells[name, share].spread for share in own],
-        )
-        for name in (table.methods if methods is None else methods)
-        if (own := [share for share in table.sizes if (name, share) in table.cells])
+def figure3(table: Table1) -> Any:
+    """Error against training size: the published methods, and the declared extension beside them.
+
+    All methods here read the same vectors; what reads the texts themselves is in the table.
+    """
+    groups = {
+        f"{table.corpus}: the published methods": FOUR,
+        "the declared extension": (*EXTENDED, LINEAR, KERNEL),
+    }
+    panels = [
+        plots.CurvePanel(title, lines)
+        for title, names in groups.items()
+        if (lines := [_over_sizes(table, name) for name in names if name in table.methods])
+        and set(names[:2]) & set(table.methods)
     ]
-    if not lines:
+    if not panels:
         raise InputError("the records have no fit to draw; run `whowrote experiment fit` first")
     return plots.labelled_curves(
-        lines,
-        title=f"Test error, {table.corpus}: mean and standard deviation over folds",
-        x_label="share of the training texts, %",
-        y_label="error, %",
+        panels, x_label="share of the training texts, %", y_label="test error, %"
     )
+
+
+def _over_sizes(table: Table1, name: str) -> plots.Curve:
+    own = [share for share in table.sizes if (name, share) in table.cells]
+    found = [table.cells[name, share] for share in own]
+    x, means = [100 * share for share in own], [100 * cell.mean for cell in found]
+    return plots.Curve(name, x, means, [100 * cell.spread for cell in found])
 
 
 def figure4(found: Dimensions) -> Any:

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from whowrote.errors import InputError
 from whowrote.experiments.protocol import Method, Unit
-from whowrote.experiments.trials import Trial
+from whowrote.experiments.trials import Trial, canonical
 from whowrote.splits import Split
-from whowrote.sweep.grid import canonical
 
 PACKAGES = ("whowrote", "scikit-learn", "numpy", "scipy")
 
@@ -146,9 +145,14 @@ def _pool(material: Material, workers: int) -> Iterator[Any]:
         yield lambda jobs: (scores(job, material) for job in jobs)
         return
     with ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_HERE.append, initargs=(material,)
+        workers, mp_context=get_context("spawn"), initializer=_settle, initargs=(material,)
     ) as pool:
         yield lambda jobs: pool.map(_scores_here, jobs)
+
+
+def _settle(material: Material) -> None:
+    """Every process gets the rows once, not with each job."""
+    _HERE[:] = [material]
 
 
 def _scores_here(job: Job) -> list[Scored]:

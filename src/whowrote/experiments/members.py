@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from whowrote.estimators import checks
 from whowrote.experiments.machines import Material
 from whowrote.experiments.protocol import Unit
-from whowrote.experiments.trials import Trial
+from whowrote.experiments.trials import Trial, canonical
 from whowrote.splits import Split
-from whowrote.sweep.grid import canonical
 from whowrote.sweep.groups import PROTOCOL, Task, Trained, grouped, train_group, versions
 from whowrote.sweep.records import Fit
 from whowrote.sweep.staging import Dataset, Part, Stage, checked_data, checked_parts

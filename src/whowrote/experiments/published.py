@@ -23,10 +23,9 @@ from whowrote.experiments.choice import choose
 from whowrote.experiments.machines import Material, machine_trials
 from whowrote.experiments.members import ensemble_trials
 from whowrote.experiments.protocol import Method, Part, Protocol, Unit, units
-from whowrote.experiments.trials import Trial, Trials
+from whowrote.experiments.trials import Trial, Trials, canonical
 from whowrote.splits import Split, folds
 from whowrote.sweep import Record, read_vectors, sweep
-from whowrote.sweep.grid import canonical
 from whowrote.sweep.staging import checked_data
 
 
@@ -50,7 +49,9 @@ def load_material(
     data = read_vectors(vectors)
     found = None
     if texts is not None:
-        kept = load(texts)
+        corpus_texts, known = load(texts), set(map(str, data.y))
+        rows = [row for row, name in enumerate(corpus_texts.authors) if str(name) in known]
+        kept = corpus_texts.subset(rows)
         if list(map(str, kept.authors)) != list(map(str, data.y)):
             raise InputError(
                 f"the authors of '{texts}' are not those of '{vectors}', text by text; embed that "

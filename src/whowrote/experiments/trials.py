@@ -126,6 +126,11 @@ class Trials:
         return f"{done:,} of {wanted:,} fits{missing}"
 
 
+def canonical(values: Any) -> str:
+    """Settings as JSON in one form, so that equal settings are equal texts."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 @cache
 def _settings(configuration: str) -> Mapping[str, Any]:
     values: dict[str, Any] = json.loads(configuration)

@@ -37,44 +37,46 @@ class AuthorPanel:
     values: Mapping[int, NDArray[np.float64]]
 
 
-def labelled_curves(lines: Sequence[Curve], *, title: str, x_label: str, y_label: str) -> Figure:
-    """Lines with error bars, side by side where they would hide each other, named at their end."""
-    figure = sheet(7.6, 4.4)
-    axes = figure.add_subplot()
-    ticks = sorted({x for line in lines for x in line.x})
-    step = min(np.diff(ticks), default=1.0)
-    for place, line in enumerate(lines):
-        moved = (place - (len(lines) - 1) / 2) * 0.06 * step
-        _draw(axes, line, place, moved)
-    axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
-    axes.set_xlim(ticks[0] - 0.3 * step, ticks[-1] + 0.3 * step)
-    _names_at_end(axes, lines)
-    _furnish(axes, title, x_label, y_label)
+def labelled_curves(panels: Sequence[CurvePanel], *, x_label: str, y_label: str) -> Figure:
+    """Panels with one scale; lines with error bars, a little aside of each other, named at the end.
+
+    A name has the same colour and marker in every panel.
+    """
+    figure = sheet(5.6 * len(panels), 4.2)
+    every = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    ticks = sorted({x for panel in panels for line in panel.lines for x in line.x})
+    step = float(min(np.diff(ticks), default=1.0))
+    for axes, panel in zip(every, panels, strict=True):
+        for place, line in enumerate(panel.lines):
+            moved = (place - (len(panel.lines) - 1) / 2) * 0.05 * step
+            _draw(axes, line, names.index(line.name), moved)
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.set_xlim(ticks[0] - 0.3 * step, ticks[-1] + 0.3 * step)
+        _furnish(axes, panel.title, x_label, "")
+    for axes, panel in zip(every, panels, strict=True):  # when the scale is final
+        _names_at_end(axes, panel.lines, names)
+    every[0].set_ylabel(y_label, color=FAINT)
     return figure
 
 
-def curve_panels(
-    panels: Sequence[CurvePanel], *, x_label: str, y_label: str, mark_lowest: bool = True
-) -> Figure:
-    """Panels in a row with one scale; the lowest point of every line is filled, the others not."""
-    figure = sheet(2.5 * len(panels) + 0.8, 3.3)
-    every = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+def curve_panels(panels: Sequence[CurvePanel], *, x_label: str, y_label: str) -> Figure:
+    """Panels with one scale; the lowest point of every line is filled, the others are not."""
+    figure, every = _grid(len(panels))
     ticks = sorted({x for panel in panels for line in panel.lines for x in line.x})
     for axes, panel in zip(every, panels, strict=True):
         for place, line in enumerate(panel.lines):
-            # Dimensions are few and uneven: one step each.
-            at = [ticks.index(x) for x in line.x]
-            own = Curve(line.name, at, line.mean, line.spread)
-            _draw(axes, own, place, (place - 0.5) * 0.1, hollow=mark_lowest)
+            # Values of x are few and uneven: one step each.
+            own = Curve(line.name, [ticks.index(x) for x in line.x], line.mean, line.spread)
+            _draw(axes, own, place, (place - 0.5) * 0.1, hollow=True)
         axes.set_xticks(range(len(ticks)), [f"{x:g}" for x in ticks])
-        _furnish(axes, panel.title, x_label, "")
-    every[0].set_ylabel(y_label, color=FAINT)
+        _furnish(axes, panel.title, x_label, y_label)
     figure.legend(
         *every[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=len(panels[0].lines),
+        title="filled: the lowest",
+        loc="lower right" if len(panels) % 3 else "outside lower center",
         frameon=False,
-        fontsize=9,
+        fontsize=11,
         labelcolor=INK,
     )
     return figure
@@ -82,33 +84,34 @@ def curve_panels(
 
 def author_panels(panels: Sequence[AuthorPanel], *, x_label: str, y_label: str) -> Figure:
     """A dot for every author at each x, the quartiles as a bar, and a line through the medians."""
-    figure = sheet(2.5 * len(panels) + 0.8, 3.3)
-    every = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    figure, every = _grid(len(panels))
     for axes, panel in zip(every, panels, strict=True):
         for place, values in enumerate(panel.values.values()):
             aside = place + np.linspace(-0.22, 0.22, len(values))
-            axes.scatter(aside, np.sort(values), s=9, color="#56b4e9", alpha=0.9, linewidths=0)
-        middle = np.array([np.quantile(v, [0.25, 0.5, 0.75]) for v in panel.values.values()])
-        low, median, high = middle.T
+            axes.scatter(aside, np.sort(values), s=9, color=LINES[4], linewidths=0)
+        quartiles = [np.quantile(values, [0.25, 0.5, 0.75]) for values in panel.values.values()]
+        low, median, high = np.array(quartiles).T
+        spread = [median - low, high - median]
         axes.errorbar(
-            range(len(middle)),
-            median,
-            yerr=[median - low, high - median],
-            color=INK,
-            marker="o",
-            ms=4,
-            lw=1.6,
-            capsize=3,
+            range(len(median)), median, yerr=spread, color=INK, marker="o", ms=4, lw=1.6, capsize=3
         )
         axes.set_yscale("log")
-        axes.set_xticks(range(len(middle)), [f"{x:g}" for x in panel.values])
-        _furnish(axes, panel.title, x_label, "")
-    every[0].set_ylabel(y_label, color=FAINT)
+        axes.set_xticks(range(len(median)), [f"{x:g}" for x in panel.values])
+        _furnish(axes, panel.title, x_label, y_label)
     _plain_ticks(every, [v for panel in panels for v in panel.values.values()])
     return figure
 
 
-def _plain_ticks(every: NDArray[np.object_], values: Sequence[NDArray[np.float64]]) -> None:
+def _grid(n: int) -> tuple[Figure, list[Axes]]:
+    """So many axes with one scale, three in a row."""
+    rows, columns = -(-n // 3), min(n, 3)
+    figure = sheet(3.2 * columns + 0.4, 2.9 * rows + 0.3)
+    first = figure.add_subplot(rows, columns, 1)
+    more = (figure.add_subplot(rows, columns, place, sharey=first) for place in range(2, n + 1))
+    return figure, [first, *more]
+
+
+def _plain_ticks(every: Sequence[Axes], values: Sequence[NDArray[np.float64]]) -> None:
     """Numbers that can be read on a logarithmic scale, a handful of them."""
     low, high = (float(f(np.concatenate(values))) for f in (np.min, np.max))
     nice = [m * 10.0**e for e in range(-1, 5) for m in (1, 2, 3, 4, 5, 6, 8)]
@@ -137,28 +140,48 @@ def _draw(axes: Axes, line: Curve, place: int, moved: float, hollow: bool = Fals
     )
     if hollow:
         lowest = int(np.argmin(line.mean))
-        axes.plot(x[lowest], line.mean[lowest], marker, color=colour, ms=7)
+        axes.plot(x[lowest], line.mean[lowest], marker, color=colour, ms=7, zorder=4)
 
 
-def _names_at_end(axes: Axes, lines: Sequence[Curve]) -> None:
+def _names_at_end(axes: Axes, lines: Sequence[Curve], names: Sequence[str]) -> None:
     """Every line's name beside its last point, moved apart where two would touch."""
     low, high = axes.get_ylim()
-    gap = 0.055 * (high - low)
-    order = sorted(range(len(lines)), key=lambda place: lines[place].mean[-1])
-    at: list[float] = []
-    for place in order:
-        at.append(max(lines[place].mean[-1], at[-1] + gap if at else low))
-    shift = (at[-1] - lines[order[-1]].mean[-1]) / 2
-    for place, y in zip(order, at, strict=True):
+    ends = apart([line.mean[-1] for line in lines], 0.06 * (high - low))
+    for line, y in zip(lines, ends, strict=True):
         axes.annotate(
-            lines[place].name,
-            (1.01, y - shift),
+            line.name,
+            (1.01, y),
             xycoords=("axes fraction", "data"),
-            color=LINES[place % len(LINES)],
+            color=LINES[names.index(line.name) % len(LINES)],
             fontsize=9,
             va="center",
             annotation_clip=False,
         )
+
+
+def apart(values: Sequence[float], gap: float) -> list[float]:
+    """Values moved as little as needed for neighbours to keep a distance, in the same order.
+
+    >>> apart([1.0, 5.0, 1.0], 0.5)
+    [0.75, 5.0, 1.25]
+    """
+    order = sorted(range(len(values)), key=lambda place: values[place])
+    blocks: list[list[float]] = []  # each keeps its values; together they stand around their mean
+    for place in order:
+        blocks.append([values[place]])
+        while len(blocks) > 1 and _low(blocks[-1], gap) < _high(blocks[-2], gap) + gap:
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    moved = [_low(block, gap) + gap * i for block in blocks for i in range(len(block))]
+    found = dict(zip(order, moved, strict=True))
+    return [found[place] for place in range(len(values))]
+
+
+def _low(block: Sequence[float], gap: float) -> float:
+    return sum(block) / len(block) - gap * (len(block) - 1) / 2
+
+
+def _high(block: Sequence[float], gap: float) -> float:
+    return sum(block) / len(block) + gap * (len(block) - 1) / 2
 
 
 def _furnish(axes: Axes, title: str, x_label: str, y_label: str) -> None:

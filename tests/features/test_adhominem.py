@@ -73,11 +73,13 @@ def test_company_and_order_never_matter(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_reads_like_the_network_in_training() -> None:
     """The reader's shortcuts (table of words, trimmed windows) change nothing."""
     from whowrote.features.embedding import DeviceCorpus, embed
-    from whowrote.features.preparation import number
+    from whowrote.features.preparation import number, rows_of
 
     extractor = read_extractor(PRETRAINED)
+    assert extractor.ngrams is not None
     numbered = number(sample(), extractor.vocabulary)
-    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, "cpu")
+    rows = rows_of(sample(), extractor.ngrams)
+    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, "cpu", rows)
     bounds = (numbered.offsets[:-1], numbered.lengths)
     slow = embed(extractor.network, corpus, *bounds, longest=0).numpy()
     np.testing.assert_allclose(AdHominem(device="cpu").transform(sample()), slow, atol=ROUNDING)

@@ -115,7 +115,7 @@ def test_ablations_resume_by_record_and_fill_the_card(
     small = {"authors-1k": ablations.authors(40), "shipped": {"vocabulary": {"n_grams": [60, 40]}}}
     monkeypatch.setattr(ablations, "VARIANTS", {**ablations.VARIANTS, **small})
     command = ["ablations.py", data, "--steps", "2", "--config", recipe, "--work", work]
-    command += ["--out", out, "--device", "cpu", "--only"]
+    command += ["--out", out, "--device", "cpu", "--every", "1", "--only"]
     monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "base,blogs-only"]])
     ablations.main()
     assert sorted(path.stem for path in out.iterdir()) == ["base", "blogs-only"]
@@ -178,6 +178,9 @@ def check_card(
     command += ["--gain", "0.5"]
     monkeypatch.setattr(sys, "argv", [str(part) for part in command])
     package.main()
+    assert read_extractor(packaged).card["auc_by_tokens"] == {}  # so few pairs say nothing
+    monkeypatch.setattr(package, "FEWEST_PAIRS", 2)
+    package.main()
     assert set(read_extractor(packaged).card["auc_by_tokens"]) == {"10", "30"}
     texts = [text for author in range(20) for text in texts_by(author, 3, 40)]
     levs = {path: AdHominem(path, device="cpu").transform(texts) for path in (weights, packaged)}
@@ -219,11 +222,24 @@ def test_the_committed_card_is_what_the_records_say(script: Any, tmp_path: Path)
     docs, results = SCRIPTS.parents[1] / "docs", SCRIPTS.parent / "results"
     extractor = read_extractor(card.PRETRAINED)
     record = results / "extractor.json"
+    runs = [card.read_history(SCRIPTS / name) for name in ("first_history.jsonl", "history.jsonl")]
     page = (docs / "model_card.md").read_text(encoding="utf-8")
     sections = {
-        "about": card.about(extractor, card.PRETRAINED.stat().st_size),
+        "about": card.about(extractor, card.PRETRAINED.stat().st_size, runs),
         "results": card.results(json.loads(record.read_text()) if record.is_file() else None),
         "short": card.short_texts(extractor.card),
         "ablations": card.ablations(results / "extractor_ablations"),
     }
     assert card.fill(page, sections) == page
+
+
+def test_a_thinned_material_keeps_whole_authors(script: Any) -> None:
+    evaluate = script("evaluate")
+    authors = np.repeat(np.arange(4), 3)
+    texts = evaluate.Texts([f"{a} {i}" for i, a in enumerate(authors)], authors)
+    thin = evaluate.thinned(evaluate.Material(texts, {("x", 1): texts}, {}), every=4, most=5)
+    assert thin.blog30.texts == ["0 0", "1 4", "2 8"]
+    assert thin.domains["x", 1].authors.tolist() == [0, 0, 0, 1, 1, 1]
+    assert evaluate.thinned(thin, every=1, most=10**6).domains["x", 1].texts == [
+        text for text in texts.texts if text[0] in "01"
+    ]

@@ -14,11 +14,20 @@ from whowrote.atomic import write_text
 from whowrote.experiments import claims, figures
 from whowrote.experiments.dimensions import Dimensions, dimensions
 from whowrote.experiments.page import MISSING, as_table, fill
-from whowrote.experiments.table1 import EXTENDED, FOUR, PUBLISHED, SIZES, STUDENT, Table1, table1
+from whowrote.experiments.table1 import (
+    EXTENDED,
+    FOUR,
+    FREE_TAILS,
+    PUBLISHED,
+    SIZES,
+    STUDENT,
+    Table1,
+    table1,
+)
 from whowrote.experiments.trials import RECORDS, Trials, read
 
 ROOT = Path(__file__).parents[2]
-CLAIMS = ("a", "extension", "b", "c", "d")
+CLAIMS = ("a", "extension", "b", "c", "d", "tails")
 
 
 def published_table() -> str:
@@ -68,14 +77,15 @@ def paired_tests(table: Table1) -> str:
     return "\n\n".join(parts) or MISSING
 
 
-def verdicts(table: Table1, found: Dimensions) -> dict[str, str]:
-    """What the records of a corpus say of each claim."""
+def verdicts(table: Table1, found: Dimensions, free: Dimensions | None) -> dict[str, str]:
+    """What the records of a corpus say of each claim; ``free`` are fits with free tails."""
     made = (
         claims.lowest_error(table),
         claims.extension(table),
         claims.falls_with_data(table),
         claims.dimension_grows(found),
         claims.tails_get_heavier(found),
+        MISSING if free is None else claims.tails_get_heavier(free),
     )
     return {f"claim-{name}": str(one) for name, one in zip(CLAIMS, made, strict=True)}
 
@@ -91,7 +101,7 @@ def sections(trials: Trials | None, pinwheel: dict[str, Any] | None) -> dict[str
         own = trials.of("blog30")
         table = table1(own)
         made |= {"table1": our_table(table), "paired": paired_tests(table)}
-        made |= verdicts(table, dimensions(own))
+        made |= verdicts(table, dimensions(own), _free_tails(own))
         made["figures"] = "\n\n".join(
             f"![{title}](figure{number}.png)"
             for number, title in (
@@ -100,9 +110,15 @@ def sections(trials: Trials | None, pinwheel: dict[str, Any] | None) -> dict[str
                 (5, "Figure 5: degrees of freedom of the authors against D, with quartiles"),
             )
         )
+        if _free_tails(own):
+            made["figures"] += "\n\n![Figure 5 with free tails](figure5_free_tails.png)"
     if trials and "amazon_music" in corpora:
         made["music"] = our_table(table1(trials.of("amazon_music")))
     return made
+
+
+def _free_tails(trials: Trials) -> Dimensions | None:
+    return dimensions(trials, [FREE_TAILS]) if FREE_TAILS in trials.methods else None
 
 
 def draw(trials: Trials, out: Path) -> None:
@@ -112,6 +128,8 @@ def draw(trials: Trials, out: Path) -> None:
     figures.save(figures.figure3(table1(own)), out, "figure3")
     figures.save(figures.figure4(found), out, "figure4")
     figures.save(figures.figure5(found), out, "figure5")
+    if free := _free_tails(own):
+        figures.save(figures.figure5(free), out, "figure5_free_tails")
 
 
 def main() -> None:

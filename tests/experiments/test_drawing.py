@@ -16,15 +16,16 @@ from whowrote.cli import app
 from whowrote.errors import InputError
 from whowrote.experiments import claims
 from whowrote.experiments.dimensions import dimensions, tails
+from whowrote.experiments.figures import figure5
 from whowrote.experiments.page import MISSING, fill
 from whowrote.experiments.paired import corrected_t_test
 from whowrote.experiments.pinwheel import read_panels, write_panels
-from whowrote.experiments.table1 import EXTENDED, FOUR, PUBLISHED, table1
+from whowrote.experiments.table1 import EXTENDED, FOUR, FREE_TAILS, PUBLISHED, table1
 from whowrote.experiments.trials import Trials, write
 from whowrote.plots import Panel
 
 ROOT = Path(__file__).parents[2]
-EVERY = (*FOUR, *EXTENDED)
+EVERY = (*FOUR, *EXTENDED, FREE_TAILS)
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_a_table_of_what_a_killed_sweep_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [3, 4, 5])
 def test_figures(number: int, records: Path, tmp_path: Path) -> None:
     shown = call(f"figure{number}", "--records", records, "--out", tmp_path, "--from-records")
-    fits = len(trials(EVERY) if number == 3 else trials(FOUR[:2]))
+    fits = len(trials({3: EVERY, 4: FOUR[:2], 5: FOUR[:1]}[number]))
     assert f"{fits} of {fits} fits" in shown
     assert (tmp_path / f"figure{number}.png").stat().st_size > 5_000
     drawn = (tmp_path / f"figure{number}.svg").read_text()
@@ -197,9 +198,11 @@ def test_figure2(tmp_path: Path) -> None:
         read_panels(tmp_path / "none.npz")
 
 
-def test_figures_need_their_fits(tmp_path: Path) -> None:
+def test_figures_need_their_fits() -> None:
     with pytest.raises(InputError, match="fit those first"):
         dimensions(trials(("SVM (linear)",)))
+    with pytest.raises(InputError, match="'GMM-VAE' has no degrees of freedom"):
+        figure5(dimensions(trials(), ["GMM-VAE"]))
 
 
 def test_fit_and_pack(tmp_path: Path) -> None:
@@ -240,7 +243,7 @@ def test_the_page_is_filled_from_records(
     assert text.count(MISSING) == 1  # no reviews in these records
     assert "**Yes.** Lowest at 2 of 2 sizes" in text
     assert "| SMM-VAE | **" in text or "| SMM-VAE, extended | **" in text
-    assert (tmp_path / "figure5.png").is_file()
+    assert (tmp_path / "figure5_free_tails.png").is_file()
 
 
 def test_the_committed_page_is_what_the_records_say(

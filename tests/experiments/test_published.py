@@ -16,6 +16,7 @@ from whowrote.experiments.choice import choose
 from whowrote.experiments.machines import Material, machine_trials
 from whowrote.experiments.protocol import Method, Part, Protocol, Unit, read_protocol, units
 from whowrote.experiments.published import Step, load_material, run
+from whowrote.experiments.table1 import FREE_TAILS
 from whowrote.experiments.trials import Trial, Trials, read
 from whowrote.splits import Split, folds
 
@@ -199,7 +200,7 @@ def test_the_published_grid_is_the_published_grid() -> None:
     assert protocol.sizes == [0.2, 0.4, 0.6, 0.8, 1.0]
     for other in ("amazon_music.toml", "tiny.toml"):
         names = [method.name for method in read_protocol(PROTOCOLS / other).methods]
-        assert names == [method.name for method in protocol.methods]
+        assert names == [m.name for m in protocol.methods if m.name != FREE_TAILS]
 
 
 @pytest.mark.parametrize(

@@ -154,17 +154,18 @@ def figure4(
 def figure5(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
+    method: Annotated[str, typer.Option(help="Whose degrees of freedom.")] = "SMM-VAE",
     out: Out = Path("figures"),
     from_records: FromRecords = True,
 ) -> None:
     """Figure 5: degrees of freedom of all authors against the latent dimension.
 
-    Example: `whowrote experiment figure5 --from-records`
+    Example: `whowrote experiment figure5 --from-records --method "SMM-VAE, free tails"`
     """
     from whowrote.experiments.dimensions import dimensions
     from whowrote.experiments.figures import figure5 as draw
 
-    found = dimensions(_trials(records, corpus))
+    found = dimensions(_trials(records, corpus), [method])
     _save(draw(found), out, "figure5", found.standing)
 
 

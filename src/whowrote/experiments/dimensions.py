@@ -34,8 +34,8 @@ class Dimensions:
 
     @property
     def methods(self) -> list[str]:
-        """The autoencoders of the published grid, Student-t first."""
-        return [name for name in (STUDENT, GAUSSIAN) if any(key[0] == name for key in self.cells)]
+        """Those that have fits, in the order in which they were asked for."""
+        return list(dict.fromkeys(method for method, _, _ in self.cells))
 
     @property
     def sizes(self) -> list[float]:
@@ -64,27 +64,27 @@ def _development(cell: Cell, fold: int) -> float:
     return next((error for error in found if error is not None), float("inf"))
 
 
-def dimensions(trials: Trials) -> Dimensions:
+def dimensions(trials: Trials, methods: Sequence[str] = (STUDENT, GAUSSIAN)) -> Dimensions:
     """Figures 4 and 5 of one corpus' trials."""
-    ours = tuple(trial for trial in trials.rows if trial.method in (STUDENT, GAUSSIAN))
+    ours = tuple(t for name in methods for t in trials.rows if t.method == name)
     if not ours:
         raise InputError(
-            f"the records have no fits of {STUDENT} or {GAUSSIAN}, and these figures are of them; "
+            f"the records have no fits of {' or '.join(methods)}, and these figures are of them; "
             "fit those first"
         )
     expected = {
-        corpus: {name: n for name, n in own.items() if name in (STUDENT, GAUSSIAN)}
+        corpus: {name: n for name, n in own.items() if name in methods}
         for corpus, own in trials.expected.items()
     }
     kept = Trials(ours, expected)
     return Dimensions(cells(kept, by_dimension), kept.standing())  # type: ignore[arg-type]
 
 
-def tails(found: Dimensions, share: float, method: str = STUDENT) -> dict[int, FloatArray]:
-    """Nu of every author, the geometric mean over folds, by D."""
+def tails(found: Dimensions, share: float) -> dict[int, FloatArray]:
+    """Nu of every author, the geometric mean over folds, by D; of the first method."""
     return {
         d: geometric_mean([trial.df for trial in cell.chosen if trial.df is not None])
-        for d, cell in found.of(method, share).items()
+        for d, cell in found.of(found.methods[0], share).items()
         if any(trial.df is not None for trial in cell.chosen)
     }
 

@@ -75,7 +75,9 @@ def figure5(found: Dimensions) -> Any:
         if (nu := tails(found, share))
     ]
     if not panels:
-        raise InputError(f"the records have no degrees of freedom; fit {STUDENT!r} first")
+        raise InputError(
+            f"{found.methods[0]!r} has no degrees of freedom in the records; fit {STUDENT!r} first"
+        )
     return plots.author_panels(
         panels, x_label="latent dimension D", y_label="degrees of freedom, every author"
     )

@@ -1,16 +1,17 @@
 r"""The support vector machines of the table, each over its grid, on every fold of a training size.
 
-.. math:: C \in \{10^{-4}, \dots, 1\}, \qquad (C, \gamma) \in \{\tfrac14, \dots, 16\} \times
-    \{\tfrac1{16 L}, \dots, \tfrac2L\}
+.. math:: C \in \{10^{-3}, \dots, 1\}, \qquad (C, \gamma) \in \{\tfrac14, \dots, 16\} \times
+    \{\tfrac1{8 L}, \dots, \tfrac4L\}
 
-The linear machine follows the path of its C, one start per fold; the others are one fit per point.
-Fits are spread over processes, each with one thread.
+The linear machine follows the path of its C, one start per fold; the RBF machine shares a kernel
+between the C of one gamma. Jobs are spread over processes, each with one thread.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -97,10 +98,14 @@ def machine_trials(
 
 
 def _jobs(method: Method, split: Split, fold: int) -> list[Job]:
-    points = [{**method.fixed, **point} for point in method.points]
-    if method.kind == "linear-svm":
-        return [Job(method.kind, tuple(sorted(points, key=lambda p: p["C"])), split, fold)]
-    return [Job(method.kind, (point,), split, fold) for point in points]
+    """The points of a grid that have all but C in common are one job."""
+    alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for point in ({**method.fixed, **point} for point in method.points):
+        alike[canonical({**point, "C": None})].append(point)
+    return [
+        Job(method.kind, tuple(sorted(points, key=lambda point: float(point["C"]))), split, fold)
+        for points in alike.values()
+    ]
 
 
 def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
@@ -179,22 +184,28 @@ def scores(job: Job, material: Material) -> list[Scored]:
 def _answers(job: Job, material: Material) -> list[NDArray[Any]]:
     """The named authors of development and test rows, for every point."""
     train, held = list(job.split.train), [*job.split.development, *job.split.test]
-    y = material.y
+    if job.kind == "ngram-svm":
+        return [_read(material, train, held, point) for point in job.points]
+    X = np.asarray(material.X, dtype=np.float64)
+    classes, codes = np.unique(material.y[train], return_inverse=True)
+    strengths = [point["C"] for point in job.points]
     if job.kind == "linear-svm":
         from whowrote.baselines.newton import path
 
-        classes, codes = np.unique(y[train], return_inverse=True)
-        X = np.asarray(material.X, dtype=np.float64)
-        decisions = path(X[train], codes, X[held], [point["C"] for point in job.points])
-        return [classes[one.argmax(axis=1)] for one in decisions]
-    (point,) = job.points
-    if job.kind == "rbf-svm":
-        from whowrote.baselines import RBFSVM
+        found = path(X[train], codes, X[held], strengths)
+    else:
+        from whowrote.baselines.kernel_path import kernel_path
 
-        machine = RBFSVM(**point, probability=False).fit(material.X[train], y[train])
-        return [machine.predict(material.X[held])]
+        found = kernel_path(X[train], codes, X[held], job.points[0]["gamma"], strengths)
+    return [classes[one.argmax(axis=1)] for one in found]
+
+
+def _read(
+    material: Material, train: Sequence[int], held: Sequence[int], point: dict[str, Any]
+) -> NDArray[Any]:
     from whowrote.baselines import NGramSVM
 
     texts = material.required_texts
-    reader = NGramSVM(**point, probability=False).fit([texts[row] for row in train], y[train])
-    return [reader.predict([texts[row] for row in held])]
+    reader = NGramSVM(**point, probability=False)
+    reader.fit([texts[row] for row in train], material.y[train])
+    return np.asarray(reader.predict([texts[row] for row in held]))

@@ -23,6 +23,7 @@ STUDENT, GAUSSIAN = "SMM-VAE", "GMM-VAE"
 LINEAR, KERNEL = "SVM (linear)", "SVM (RBF kernel)"
 FOUR = (STUDENT, GAUSSIAN, LINEAR, KERNEL)
 EXTENDED = tuple(f"{name}, extended" for name in (STUDENT, GAUSSIAN))
+FREE_TAILS = f"{STUDENT}, free tails"
 SIZES = (0.2, 0.4, 0.6, 0.8, 1.0)
 PUBLISHED = {
     STUDENT: ((5.86, 0.60), (4.49, 0.46), (3.90, 0.34), (3.80, 0.10), (3.53, 0.24)),

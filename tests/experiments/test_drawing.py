@@ -198,6 +198,12 @@ def test_figure2(tmp_path: Path) -> None:
         read_panels(tmp_path / "none.npz")
 
 
+def test_the_committed_panels_of_figure_2() -> None:
+    panels = read_panels(ROOT / "experiments" / "results" / "pinwheel.npz")
+    assert [len(panel.points) for panel in panels] == [2000] * 4
+    assert all(len(np.unique(panel.groups)) == 5 for panel in panels)
+
+
 def test_figures_need_their_fits() -> None:
     with pytest.raises(InputError, match="fit those first"):
         dimensions(trials(("SVM (linear)",)))

@@ -69,6 +69,8 @@ class Job:
     kind: str
     points: tuple[dict[str, Any], ...]
     split: Split
+    hash: str
+    """That of the split, computed once."""
     fold: int
 
 
@@ -102,10 +104,9 @@ def _jobs(method: Method, split: Split, fold: int) -> list[Job]:
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for point in ({**method.fixed, **point} for point in method.points):
         alike[canonical({**point, "C": None})].append(point)
-    return [
-        Job(method.kind, tuple(sorted(points, key=lambda point: float(point["C"]))), split, fold)
-        for points in alike.values()
-    ]
+    ordered = (tuple(sorted(own, key=lambda point: float(point["C"]))) for own in alike.values())
+    name = split.hash
+    return [Job(method.kind, points, split, name, fold) for points in ordered]
 
 
 def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
@@ -117,7 +118,7 @@ def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
         fold=job.fold,
         share=unit.share,
         seed=0,
-        split=split.hash,
+        split=job.hash,
         data=material.text_hash if job.kind == "ngram-svm" else material.hash,
         n_train=len(split.train),
         n_development=len(split.development),

@@ -57,9 +57,10 @@ class Table1:
     n_diverged: int
 
     def best(self, share: float, among: Sequence[str] | None = None) -> str | None:
-        """The method with the lowest mean test error; none unless all of them are there."""
+        """The method with the lowest mean test error; none unless all have the same folds."""
         names = self.methods if among is None else among
-        if any((name, share) not in self.cells for name in names):
+        found = [self.cells[name, share].folds for name in names if (name, share) in self.cells]
+        if len(found) < len(names) or any(own != found[0] for own in found):
             return None
         return min(names, key=lambda name: self.cells[name, share].mean)
 

@@ -11,40 +11,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from whowrote.atomic import write_text
+from whowrote.experiments.page import MISSING, as_table, fill
 from whowrote.features.adhominem import PRETRAINED
 from whowrote.features.weights import Extractor, read_extractor
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-MISSING = "*Not measured yet.*"
 History = Sequence[Mapping[str, Any]]
 """The evaluations of one run, in their order."""
-
-
-def fill(page: str, sections: Mapping[str, str]) -> str:
-    r"""Replace what stands between the marks of each section.
-
-    >>> fill("<!-- a -->old<!-- /a -->", {"a": "new"})
-    '<!-- a -->\nnew\n<!-- /a -->'
-    """
-    for name, text in sections.items():
-        marks = re.compile(rf"(<!-- {name} -->).*?(<!-- /{name} -->)", re.DOTALL)
-        if not marks.search(page):
-            raise SystemExit(f"the page has no section between <!-- {name} --> and its end")
-        page = marks.sub(lambda found, text=text: f"{found[1]}\n{text}\n{found[2]}", page)
-    return page
-
-
-def as_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def about(extractor: Extractor, size: int, runs: Sequence[History]) -> str:

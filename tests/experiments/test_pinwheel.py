@@ -61,6 +61,7 @@ def test_figure_and_record_are_written(outcome: tuple[Outcome, Path]) -> None:
         "pinwheel.png",
         "pinwheel.svg",
         "pinwheel.json",
+        "pinwheel.npz",
     }
     record = json.loads((out / "pinwheel.json").read_text())
     assert set(record["summary"]) == set(METHODS)

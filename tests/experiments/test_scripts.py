@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +57,41 @@ def test_semi_supervised(vectors: Path, tmp_path: Path) -> None:
     rows = json.loads(out.read_text())["rows"]
     assert sorted(row["share"] for row in rows) == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert figure.stat().st_size > 0
+
+
+@pytest.fixture
+def reviews(tmp_path: Path) -> Path:
+    """Two authors with three texts each, and one with a single text."""
+    lines = [
+        f"{name},I walked {n} miles to {name}'s house and home." for name in "ab" for n in "123"
+    ]
+    (tmp_path / "reviews.csv").write_text("\n".join(["author,text", *lines, "c,Only this one."]))
+    return tmp_path / "reviews.csv"
+
+
+def known(path: Path, *authors: str) -> Path:
+    pq.write_table(pa.table({"author": list(authors)}), path)
+    return path
+
+
+def test_vectors(reviews: Path, tmp_path: Path) -> None:
+    out, learnt = tmp_path / "vectors.npz", known(tmp_path / "learnt.parquet", "x", "c")
+    options = ["--least", 3, "--most", 2, "--device", "cpu", "--unlike", learnt, "--out", out]
+    assert "4 x 200, 2 authors" in run("vectors.py", reviews, *options)
+    with np.load(out) as file:
+        assert file["X"].dtype == np.float16
+        assert file["y"].tolist() == ["a", "a", "b", "b"]
+        assert int(file["training_authors_compared"]) == 2
+
+
+def test_vectors_of_authors_that_the_extractor_knows(reviews: Path, tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "experiments" / "vectors.py"), str(reviews)]
+    command += ["--unlike", str(known(tmp_path / "learnt.parquet", "x", "b"))]
+    command += ["--out", str(tmp_path / "vectors.npz")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "1 authors are among those the extractor learnt from, such as 'b'" in done.stderr
+    assert not (tmp_path / "vectors.npz").exists()
 
 
 def committed(name: str) -> dict:

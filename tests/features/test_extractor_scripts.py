@@ -17,6 +17,7 @@ from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from features.made_up import texts_by
+from whowrote.errors import InputError
 from whowrote.features import AdHominem
 from whowrote.features.embedding import DeviceCorpus
 from whowrote.features.network import Architecture, Network
@@ -198,7 +199,7 @@ def check_card(
     assert "the published pair loss" in filled
     assert "| tokens a text | 10 | 30 |" in filled
     assert (data / "curves.png").stat().st_size > 1000
-    with pytest.raises(SystemExit, match="no section between"):
+    with pytest.raises(InputError, match="no section between"):
         card.fill("nothing", {"about": "x"})
 
 

@@ -161,13 +161,13 @@ class RBFSVM(_VectorSVM):
         return make_pipeline(StandardScaler(), svc)
 
     def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
-        return _weakest_duels(machine.decision_function(X), len(machine.classes_))
+        return weakest_duels(machine.decision_function(X), len(machine.classes_))
 
 
-def _weakest_duels(pairs: FloatArray, n_classes: int) -> FloatArray:
+def weakest_duels(pairs: FloatArray, n_classes: int) -> FloatArray:
     """Smallest margin of each class against any other.
 
-    >>> _weakest_duels(np.array([[2.0, 1.0, -1.0]]), 3).tolist()
+    >>> weakest_duels(np.array([[2.0, 1.0, -1.0]]), 3).tolist()
     [[1.0, -2.0, -1.0]]
     """
     if n_classes == 2:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whowrote.cli import published
+
 if TYPE_CHECKING:
     from whowrote.experiments.pinwheel import Outcome, Trial
 
@@ -20,6 +22,10 @@ experiment = typer.Typer(
 @experiment.callback()
 def _group() -> None:
     """Repeat the published experiments. Example: `whowrote experiment pinwheel`."""
+
+
+for _command in published.COMMANDS:
+    experiment.command()(_command)
 
 
 @experiment.command()

@@ -27,7 +27,8 @@ from sklearn.metrics import confusion_matrix
 from sklearn.mixture import GaussianMixture
 
 from whowrote import __version__, plots
-from whowrote.atomic import write_text
+from whowrote.atomic import atomic_path, write_text
+from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
 from whowrote.estimators.records import FloatArray
 
@@ -151,7 +152,7 @@ def run(
     max_epochs: int = 100,
     report: Callable[[Trial], None] = lambda trial: None,
 ) -> Outcome:
-    """Run every seed, write ``pinwheel.json`` and the four-panel figure of the first one.
+    """Run every seed, write ``pinwheel.json``, and the four panels of the first one, drawn and not.
 
     The default seeds are none of those on which settings were chosen (0 to 19 and 30 to 39).
     """
@@ -162,23 +163,47 @@ def run(
         models.append(model)
         report(trial)
     outcome = Outcome(trials, make_pinwheel(per_arm, seeds[0]), models[0])
-    figure = draw(outcome)
+    panels = panels_of(outcome)
+    figure = plots.scatter_panels(panels)
     for suffix in ("png", "svg"):
         plots.save(figure, out / f"pinwheel.{suffix}")
+    write_panels(panels, out / "pinwheel.npz")
     write_text(out / "pinwheel.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
     return outcome
 
 
-def draw(outcome: Outcome) -> Any:
+def panels_of(outcome: Outcome) -> list[plots.Panel]:
     """The four panels: training points, latents per component, decoded means, new observations."""
     data, model = outcome.first, outcome.model
     drawn = model.sample(len(data.points), random_state=0)
     decoded = model.decode(drawn.latents).mean
-    return plots.scatter_panels(
-        [
-            plots.Panel("training points, by learnt cluster", data.points, model.labels_),
-            plots.Panel("latents x drawn from each component", drawn.latents, drawn.classes),
-            plots.Panel("decoded means of those x", decoded, drawn.classes),
-            plots.Panel("new observations o", drawn.observations, drawn.classes),
-        ]
-    )
+    return [
+        plots.Panel("training points, by learnt cluster", data.points, model.labels_),
+        plots.Panel("latents x drawn from each component", drawn.latents, drawn.classes),
+        plots.Panel("decoded means of those x", decoded, drawn.classes),
+        plots.Panel("new observations o", drawn.observations, drawn.classes),
+    ]
+
+
+def write_panels(panels: Sequence[plots.Panel], path: Path) -> None:
+    """Keep what the figure shows, small, so that it can be drawn again without a fit."""
+    with atomic_path(path) as draft:
+        np.savez_compressed(
+            draft,
+            titles=np.array([panel.title for panel in panels]),
+            points=np.stack([panel.points for panel in panels]).astype(np.float32),
+            groups=np.stack([panel.groups for panel in panels]).astype(np.int8),
+        )
+
+
+def read_panels(path: Path) -> list[plots.Panel]:
+    """What :func:`write_panels` kept."""
+    try:
+        with np.load(path) as file:
+            arrays = file["titles"].tolist(), file["points"], file["groups"]
+    except (OSError, KeyError, ValueError) as problem:
+        raise InputError(
+            f"there are no panels at '{path}' ({type(problem).__name__}); make them with `whowrote "
+            "experiment pinwheel`"
+        ) from None
+    return [plots.Panel(*own) for own in zip(*arrays, strict=True)]

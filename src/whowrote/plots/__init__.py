@@ -8,6 +8,11 @@ from whowrote.plots.answers import confusion_matrix as confusion_matrix
 from whowrote.plots.answers import probability_bars as probability_bars
 from whowrote.plots.authors import degrees_of_freedom as degrees_of_freedom
 from whowrote.plots.authors import dendrogram as dendrogram
+from whowrote.plots.comparisons import AuthorPanel as AuthorPanel
+from whowrote.plots.comparisons import CurvePanel as CurvePanel
+from whowrote.plots.comparisons import author_panels as author_panels
+from whowrote.plots.comparisons import curve_panels as curve_panels
+from whowrote.plots.comparisons import labelled_curves as labelled_curves
 from whowrote.plots.latent import Ellipses as Ellipses
 from whowrote.plots.latent import latent_map as latent_map
 from whowrote.plots.panels import Curve as Curve

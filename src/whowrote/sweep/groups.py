@@ -172,23 +172,41 @@ class Score:
     log_loss: float | None = None
 
 
+@dataclass(frozen=True)
+class Trained:
+    """A fleet after its training, the rows it read, and how each member got there."""
+
+    fleet: MixtureVAE
+    rows: Rows
+    places: list[Places]
+    courses: list[Course]
+
+
 def fit_group(
     group: Group, stage: Stage, on_epoch: Callable[[Epoch], None] | None = None
 ) -> list[Record]:
     """Train a group and score its members; a member that diverges is a record like any other."""
     began = time.perf_counter()
+    made = train_group(group, stage, on_epoch)
+    fleet, rows = made.fleet, made.rows
+    development = _scores(fleet, rows, [place.development for place in made.places])
+    test = _scores(fleet, rows, [place.test for place in made.places])
+    seconds = time.perf_counter() - began
+    records = map(_record, group.tasks, made.courses, development, test, _degrees_of_freedom(fleet))
+    return _with_context(list(records), seconds, versions(stage.device))
+
+
+def train_group(
+    group: Group, stage: Stage, on_epoch: Callable[[Epoch], None] | None = None
+) -> Trained:
+    """Train a group as one fleet."""
     parts = {task.part.hash: task.part for task in group.tasks}
     staged = stage.staged([parts[key] for key in sorted(parts)])
     rows, places = staged.rows, [staged.places[task.part.hash] for task in group.tasks]
     with stage.device:
         fleet = MixtureVAE(group.shared.architecture, [task.member for task in group.tasks])
     fleet.to(stage.dtype)
-    courses = _train(group, fleet, rows, places, on_epoch)
-    development = _scores(fleet, rows, [place.development for place in places])
-    test = _scores(fleet, rows, [place.test for place in places])
-    seconds = time.perf_counter() - began
-    records = map(_record, group.tasks, courses, development, test, _degrees_of_freedom(fleet))
-    return _with_context(list(records), seconds, versions(stage.device))
+    return Trained(fleet, rows, places, _train(group, fleet, rows, places, on_epoch))
 
 
 def _train(

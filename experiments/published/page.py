@@ -1,0 +1,152 @@
+"""Fill docs/published.md from records and draw its figures, so that no number was typed by hand.
+
+Command:  python experiments/published/page.py     (needs no GPU; seconds)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from whowrote.atomic import write_text
+from whowrote.experiments import claims, figures
+from whowrote.experiments.dimensions import Dimensions, dimensions
+from whowrote.experiments.page import MISSING, as_table, fill
+from whowrote.experiments.table1 import (
+    EXTENDED,
+    FOUR,
+    FREE_TAILS,
+    PUBLISHED,
+    SIZES,
+    STUDENT,
+    Table1,
+    table1,
+)
+from whowrote.experiments.trials import RECORDS, Trials, read
+
+ROOT = Path(__file__).parents[2]
+CLAIMS = ("a", "extension", "b", "c", "d", "tails")
+
+
+def published_table() -> str:
+    """The published figures."""
+    rows = [
+        [name, *(f"{mean:.2f} ± {sd:.2f}" for mean, sd in figures)]
+        for name, figures in PUBLISHED.items()
+    ]
+    return as_table(["published, error in %", *(f"{share:.0%}" for share in SIZES)], rows)
+
+
+def our_table(table: Table1) -> str:
+    """Our figures; the lowest error on the same vectors is bold."""
+    rows = [[method, *(_cell(table, method, s) for s in table.sizes)] for method in table.methods]
+    head = [f"{table.corpus}, error in %", *(f"{share:.0%}" for share in table.sizes)]
+    return f"{as_table(head, rows)}\n\n{table.standing} stand behind it."
+
+
+def _cell(table: Table1, method: str, share: float) -> str:
+    cell = table.cells.get((method, share))
+    if cell is None:
+        return "-"
+    text = f"{100 * cell.mean:.2f} ± {100 * cell.spread:.2f}"
+    rivals = [name for name in (*FOUR, *EXTENDED) if (name, share) in table.cells]
+    return f"**{text}**" if method in rivals and table.best(share, rivals) == method else text
+
+
+def paired_tests(table: Table1) -> str:
+    """Differences in points with p-values, of both Student-t methods against all others."""
+    parts = []
+    for method in (STUDENT, EXTENDED[0]):
+        found = {(one.second, one.share): one.test for one in table.against(method)}
+        others = [name for name in table.methods if any((name, s) in found for s in table.sizes)]
+        rows = [
+            [
+                other,
+                *(
+                    f"{100 * test.difference:+.2f} ({test.p:.2f})" if test else "-"
+                    for test in (found.get((other, share)) for share in table.sizes)
+                ),
+            ]
+            for other in others
+        ]
+        if rows:
+            head = [f"{method} minus", *(f"{share:.0%}" for share in table.sizes)]
+            parts.append(as_table(head, rows))
+    return "\n\n".join(parts) or MISSING
+
+
+def verdicts(table: Table1, found: Dimensions, free: Dimensions | None) -> dict[str, str]:
+    """What the records of a corpus say of each claim; ``free`` are fits with free tails."""
+    made = (
+        claims.lowest_error(table),
+        claims.extension(table),
+        claims.falls_with_data(table),
+        claims.dimension_grows(found),
+        claims.tails_get_heavier(found),
+        MISSING if free is None else claims.tails_get_heavier(free),
+    )
+    return {f"claim-{name}": str(one) for name, one in zip(CLAIMS, made, strict=True)}
+
+
+def sections(trials: Trials | None, pinwheel: dict[str, Any] | None) -> dict[str, str]:
+    """Every section of the page; what has no records yet says so."""
+    corpora = {row.corpus for row in trials.rows} if trials else set()
+    made = {"published": published_table(), "table1": MISSING, "paired": MISSING, "music": MISSING}
+    made |= {f"claim-{name}": MISSING for name in CLAIMS}
+    made["claim-e"] = str(claims.clusters_stay_apart(pinwheel))
+    made["figures"] = MISSING
+    if trials and "blog30" in corpora:
+        own = trials.of("blog30")
+        table = table1(own)
+        made |= {"table1": our_table(table), "paired": paired_tests(table)}
+        made |= verdicts(table, dimensions(own), _free_tails(own))
+        made["figures"] = "\n\n".join(
+            f"![{title}](figure{number}.png)"
+            for number, title in (
+                (3, "Figure 3: error against training size"),
+                (4, "Figure 4: error against D for each size; the lowest of a line is filled"),
+                (5, "Figure 5: degrees of freedom of the authors against D, with quartiles"),
+            )
+        )
+        if _free_tails(own):
+            made["figures"] += "\n\n![Figure 5 with free tails](figure5_free_tails.png)"
+    if trials and "amazon_music" in corpora:
+        made["music"] = our_table(table1(trials.of("amazon_music")))
+    return made
+
+
+def _free_tails(trials: Trials) -> Dimensions | None:
+    return dimensions(trials, [FREE_TAILS]) if FREE_TAILS in trials.methods else None
+
+
+def draw(trials: Trials, out: Path) -> None:
+    """Figures 3 to 5."""
+    own = trials.of("blog30")
+    found = dimensions(own)
+    figures.save(figures.figure3(table1(own)), out, "figure3")
+    figures.save(figures.figure4(found), out, "figure4")
+    figures.save(figures.figure5(found), out, "figure5")
+    if free := _free_tails(own):
+        figures.save(figures.figure5(free), out, "figure5_free_tails")
+
+
+def main() -> None:
+    """Read the records, fill the page, draw the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--records", type=Path, default=ROOT / RECORDS)
+    parser.add_argument("--pinwheel", type=Path, default=ROOT / "experiments/results/pinwheel.json")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "published.md")
+    parser.add_argument("--figures", type=Path, help="folder; that of the page if not given")
+    given = parser.parse_args()
+    trials = read(given.records) if any(given.records.glob("**/*.parquet")) else None
+    pinwheel = json.loads(given.pinwheel.read_text()) if given.pinwheel.is_file() else None
+    page = given.page.read_text(encoding="utf-8")
+    write_text(given.page, fill(page, sections(trials, pinwheel)))
+    if trials and any(row.corpus == "blog30" for row in trials.rows):
+        draw(trials, given.figures or given.page.parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Trials in a file: whole, small, joined; what is missing is said; a choice sees no test figure."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.made_up import trial, trials
+from whowrote.errors import InputError
+from whowrote.experiments.choice import by_dimension, by_size, cells, choose
+from whowrote.experiments.trials import Candidate, Trial, Trials, pack, read, write
+
+
+def chosen(found: Trials) -> dict[object, list[str]]:
+    """The configurations that every cell of the table and of the figures has chosen."""
+    both = cells(found, by_size) | cells(found, by_dimension)
+    return {key: [one.configuration for one in cell.chosen] for key, cell in both.items()}
+
+
+def corrupted(found: Trials, column: str) -> Trials:
+    """Every figure of a column replaced by chance, however bad."""
+    random = np.random.default_rng(1)
+    rows = (replace(row, **{column: float(random.uniform(0, 1))}) for row in found.rows)
+    return Trials(tuple(rows), found.expected)
+
+
+def test_a_file_gives_back_what_it_was_given(tmp_path: Path) -> None:
+    rows = (
+        trial(df=(2.5, 7.25)),
+        trial(fold=1, development_error=None, test_error=None, diverged=True),
+    )
+    write(Trials(rows, {"blog30": {"SMM-VAE": 2}}), tmp_path / "some.parquet")
+    found = read(tmp_path / "some.parquet")
+    assert sorted(found.rows, key=lambda row: row.fold) == [
+        replace(row, seconds=pytest.approx(row.seconds)) for row in rows
+    ]
+    assert found.expected == {"blog30": {"SMM-VAE": 2}}
+
+
+def test_a_nu_beyond_half_floats_stays_finite(tmp_path: Path) -> None:
+    write(Trials((trial(df=(3.0, 1e9)),)), tmp_path / "some.parquet")
+    (row,) = read(tmp_path / "some.parquet").rows
+    assert row.df == (3.0, 65504.0)
+
+
+def test_the_same_trials_make_the_same_bytes(tmp_path: Path) -> None:
+    made = trials()
+    write(made, tmp_path / "a.parquet")
+    write(Trials(made.rows[::-1], made.expected), tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_parts_are_joined_and_what_is_there_twice_counts_once(tmp_path: Path) -> None:
+    made = trials()
+    half = len(made) // 2
+    write(Trials(made.rows[: half + 3], made.expected), tmp_path / "parts" / "a.parquet")
+    write(Trials(made.rows[half:], made.expected), tmp_path / "parts" / "b.parquet")
+    packed = pack([tmp_path / "parts"], tmp_path / "all.parquet")
+    assert len(packed) == len(made)
+    assert chosen(read(tmp_path / "all.parquet")) == chosen(made)
+
+
+def test_a_sweep_that_was_killed_says_how_far_it_came() -> None:
+    made = trials()
+    assert made.standing() == f"{len(made):,} of {len(made):,} fits"
+    some = Trials(made.rows[:-7], made.expected)
+    assert f"{len(made) - 7:,} of {len(made):,} fits" in some.standing()
+    assert "SVM (RBF kernel) 23 of 30" in some.standing()
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda folder: read(folder / "none"), "there are no records at"),
+        (lambda folder: read(folder / "bad.parquet"), "cannot be read"),
+        (lambda folder: pack([folder], folder / "x.npz"), "does not end in .parquet"),
+        (lambda folder: trials().of("mail"), "the records have blog30"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(act: object, message: str, tmp_path: Path) -> None:
+    (tmp_path / "bad.parquet").write_text("no table")
+    with pytest.raises(InputError, match=re.escape(message)):
+        act(tmp_path)  # type: ignore[operator]
+
+
+def test_a_candidate_has_no_test_figure() -> None:
+    names = {one.name for one in fields(Candidate)}
+    assert not any("test" in name for name in names)
+    assert type(trial().blind()) is Candidate
+    assert {one.name for one in fields(Trial)} - names >= {"test_error", "n_test"}
+
+
+def test_corrupting_every_test_error_changes_no_choice() -> None:
+    made = trials()
+    assert chosen(corrupted(made, "test_error")) == chosen(made)
+
+
+def test_corrupting_development_errors_does() -> None:
+    """Negative control: a choice that looked at nothing would pass the test above."""
+    made = trials()
+    before, after = chosen(made), chosen(corrupted(made, "development_error"))
+    assert sum(before[key] != after[key] for key in before) > len(before) / 2
+
+
+def test_the_lowest_development_error_is_chosen_then_the_log_loss() -> None:
+    rows = [
+        trial(settings={"step": 1}, development_error=0.3),
+        trial(settings={"step": 2}, development_error=0.2, development_log_loss=0.9),
+        trial(settings={"step": 3}, development_error=0.2, development_log_loss=0.7),
+        trial(settings={"step": 4}, development_error=None),
+    ]
+    assert choose(rows, lambda row: row.fold) == {0: 2}
+    assert choose(rows[3:], lambda row: row.fold) == {}
+
+
+def test_every_fold_chooses_for_itself() -> None:
+    rows = [
+        trial(fold=fold, settings={"step": step}, development_error=0.1 + 0.1 * (fold != step))
+        for fold in (0, 1)
+        for step in (0, 1)
+    ]
+    (cell,) = cells(Trials(tuple(rows)), by_size).values()
+    assert [one.settings["step"] for one in cell.chosen] == [0, 1]

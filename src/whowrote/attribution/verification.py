@@ -88,7 +88,7 @@ class Verifier:
             bounded / np.log(10).item(),
             float(expit(bounded)),
             dict(zip(blocks(features), map(float, similar), strict=True)),
-            limited=abs(log_lr) > most,
+            limited=bool(abs(log_lr) > most),
         )
 
     def most(self) -> float:

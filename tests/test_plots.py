@@ -38,7 +38,7 @@ from whowrote.plots.style import group_colour
 BARS = [
     Bar("ann, 1", "ann", 0.999, True),
     Bar("bob, 2", "ann", 0.6, False),
-    Bar("cyd, 3", "bob", 0.3, None),
+    Bar("cyd, 3", "none of these", 0.3, None),
 ]
 
 
@@ -65,7 +65,7 @@ def test_bars_say_probability_and_name_the_answer_when_it_is_not_right() -> None
     figure = probability_bars(BARS)
     (axes,) = figure.axes
     assert [patch.get_width() for patch in axes.patches] == [0.999, 0.6, 0.3]
-    assert [text.strip() for text in words(figure)] == [">99%", "60%  ann", "30%  bob"]
+    assert [text.strip() for text in words(figure)] == [">99%", "60%  ann", "none of these"]
     colours = [patch.get_facecolor() for patch in axes.patches]
     assert colours == [to_rgba(colour) for colour in (RIGHT, WRONG, OUTSIDE)]
     legend = axes.get_legend()

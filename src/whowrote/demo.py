@@ -267,7 +267,7 @@ def draw(answers: Sequence[Answer], n_enrolled: int) -> Figure:
             f"{answer.author}, {answer.year}",
             "none of these" if answer.answer is None else answer.answer,
             answer.probability,
-            answer.right if answer.enrolled else None,
+            None if answer.right and not answer.enrolled else answer.right,
         )
         for answer in answers
     ]

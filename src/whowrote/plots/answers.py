@@ -33,7 +33,8 @@ from whowrote.plots.style import (
 class Bar:
     """One text: its label, the answer, the answer's probability, and whether that is right.
 
-    ``right`` is None where no answer can be right, since the author is not enrolled.
+    ``right`` is None where the author is not enrolled and the text was refused, as it should be:
+    then the probability is that of the best candidate, who is not the answer.
     """
 
     label: str
@@ -77,8 +78,9 @@ def probability_bars(bars: Sequence[Bar], *, title: str = "Who wrote it?") -> Fi
     rows = range(len(bars))
     axes.barh(rows, [bar.probability for bar in bars], height=0.72, color=[*map(_colour, bars)])
     for row, bar in enumerate(bars):
-        note = "" if bar.right else f"  {label(bar.answer)}"
-        text = f" {percent(bar.probability)}{note}"
+        text = f" {percent(bar.probability)}  {label(bar.answer)}"
+        if bar.right is not False:
+            text = f" {label(bar.answer)}" if bar.right is None else f" {percent(bar.probability)}"
         axes.text(bar.probability, row, text, va="center", color=_colour(bar), fontsize=8)
     axes.set_yticks(rows, labels(bar.label for bar in bars), fontsize=8)
     axes.set_ylim(len(bars) - 0.4, -0.6)
@@ -103,7 +105,7 @@ def _colour(bar: Bar) -> str:
 
 
 def _legend(axes: Axes, bars: Sequence[Bar]) -> None:
-    names = {RIGHT: "right", WRONG: "wrong", OUTSIDE: "author not enrolled"}
+    names = {RIGHT: "right", WRONG: "wrong", OUTSIDE: "author not enrolled, and refused"}
     used = {_colour(bar) for bar in bars}
     handles = [Patch(color=colour, label=name) for colour, name in names.items() if colour in used]
     axes.legend(

@@ -3,14 +3,14 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
+from threads import one_thread as one_thread
 from whowrote.cli import main
 from whowrote.sweep import Halving, RandomSearch, read, read_config
 
@@ -34,15 +34,6 @@ dropout = [0.1, 0.2]
 """
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

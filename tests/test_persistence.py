@@ -17,6 +17,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 import whowrote
+from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer, persistence
 from whowrote.errors import InputError
 from whowrote.persistence import HEADER, Record
@@ -47,14 +48,6 @@ MODELS: dict[str, Any] = {
         **QUICK | {"latent_dim": np.int64(2), "learning_rate": np.float32(0.01)}
     ).fit(X, NAMES),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

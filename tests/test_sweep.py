@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -21,6 +21,7 @@ import pytest
 import torch
 from scipy import sparse
 
+from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier, __version__, capacity
 from whowrote.errors import InputError
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
@@ -55,15 +56,6 @@ QUICK: dict[str, Any] = {
     "learning_rate": 0.02,
     "label_weight": 10.0,
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def vectors() -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from threads import one_thread as one_thread
 from whowrote.errors import InputError
 from whowrote.model import Architecture, Batch, Member, MixtureVAE, Rows, SparseRows, Streams
 from whowrote.model.fleet import snapshot
@@ -31,15 +32,6 @@ ROUNDING = 1e-9
 ARCHITECTURE = Architecture(n_features=5, n_components=3, latent_dim=2, hidden=(4,))
 PLAN = Plan(max_epochs=6, batch_size=20, patience=3)
 N, N_TRAIN, N_VALIDATION = 120, 60, 20
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:

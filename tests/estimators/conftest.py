@@ -1,6 +1,5 @@
 """Three well separated authors, quick settings, and models fitted once for everyone who looks."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import make_blobs
 
+from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.estimators.scaling import Scaling
 
@@ -29,15 +29,6 @@ class Data(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     codes: np.ndarray
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
+from threads import one_thread as one_thread
 from whowrote.errors import InputError
 from whowrote.experiments import published
 from whowrote.experiments.choice import choose
@@ -23,15 +22,6 @@ from whowrote.splits import Split, folds
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = ROOT / "experiments" / "published"
 WORDS = (("red", "sun", "walk;"), ("blue", "moon", "run!"), ("green", "star", "swim,"))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,13 @@
 """Small random models in float64, each from its own seed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import Tensor
 
+from threads import one_thread as one_thread
 from whowrote.model import (
     Architecture,
     Batch,
@@ -72,15 +73,6 @@ class Builders:
     def batch(self, m: int = 1, n: int = 6, width: int = 4, k: int = 3, seed: int = 3) -> Batch:
         targets = self.normal(m, n, width, seed=seed)
         return Batch(targets, targets, torch.arange(m * n).reshape(m, n) % k)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Everything here is small: a second thread only waits for the first."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

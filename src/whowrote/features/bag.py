@@ -24,7 +24,7 @@ from whowrote.features.counting import KINDS, Block, FittedNGrams
 from whowrote.features.hashing import Keys
 
 IntArray = NDArray[np.int64]
-PASSES, SKETCH_ROWS, ROWS_PER_PRODUCT = 3, 40_000, 2048
+PASSES, ROWS_PER_PRODUCT = 3, 2048
 """Of the power iteration that finds where :math:`W` starts."""
 
 
@@ -151,9 +151,9 @@ class DeviceRows:
 def leading_directions(rows: DeviceRows, n_columns: int, size: int, seed: int) -> Tensor:
     """(n-grams, size): about the leading right singular vectors, of root mean square one."""
     chance = torch.Generator().manual_seed(seed)
-    device, n_rows = rows.columns.device, len(rows.offsets) - 1
+    device = rows.columns.device
     basis = torch.randn(n_columns, size, generator=chance).to(device)
-    order = torch.randperm(n_rows, generator=chance)[:SKETCH_ROWS].to(device)
+    order = torch.arange(len(rows.offsets) - 1, device=device)
     for _ in range(PASSES):
         total = torch.zeros_like(basis)
         for some in torch.split(order, ROWS_PER_PRODUCT):

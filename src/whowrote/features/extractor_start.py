@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from whowrote.errors import InputError
-from whowrote.features.bag import SKETCH_ROWS, leading_directions
+from whowrote.features.bag import leading_directions
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.embedding import DeviceCorpus
 from whowrote.features.extractor_config import Config
@@ -29,6 +29,8 @@ from whowrote.features.vocabulary import FIRST_WORD, Vocabulary
 from whowrote.features.weights import read_extractor
 
 GRAM_DEVIATION = 0.1
+SKETCH_ROWS = 40_000
+"""Documents from which it is learnt where the n-grams' table starts."""
 
 
 def make_network(

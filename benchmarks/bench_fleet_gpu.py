@@ -322,8 +322,9 @@ def where_time_goes(rows: Rows, m: int, d: int) -> dict[str, Any]:
     crew = Crew.muster(fleet, assignment, Streams(range(m), "cuda"), plan)
     with FlopCounterMode(display=False) as counter:
         step = step_for(crew, rows, plan)
-        step.begin_epoch()
-        step(index[:256].expand(m, 256))
+        first = index[:256].expand(m, 256)
+        step.begin_epoch(first[:, None])
+        step(first)
     flops = counter.get_total_flops()
     run_epoch(crew, rows, plan, 1.0, step)
     torch.cuda.synchronize()

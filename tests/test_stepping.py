@@ -33,7 +33,7 @@ def made(kind: type[Step], device: str = "cpu", m: int = 3) -> tuple[MixtureVAE,
         1.0,
         block=4,
     )
-    step.begin_epoch()
+    step.begin_epoch(batch(0, m, device)[:, None])
     return fleet, step
 
 
@@ -69,7 +69,7 @@ def test_terms_are_summed_over_the_epoch() -> None:
     first = step.total.clone()
     step(batch(1))
     assert not torch.equal(step.total, first)
-    step.begin_epoch()
+    step.begin_epoch(batch(2)[:, None])
     assert not step.total.any()
 
 

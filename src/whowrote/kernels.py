@@ -1,6 +1,8 @@
 r"""Kernels of our own for graphics processors; only imported where one is asked for.
 
 Adam moves a parameter of a fleet in one pass (:mod:`whowrote.optimizer` has the equations).
+Triangles of scale matrices are made and differentiated in one pass each
+(:mod:`whowrote.model.distance`).
 Small Cholesky factors are inverted where they lie. With :math:`A^{(0)} = \Sigma`,
 :math:`W^{(0)} = I` and :math:`p_j = A^{(j)}_{jj}`, column by column
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -56,6 +59,43 @@ def _inverse_factor(  # type: ignore[no-untyped-def]
         w = tl.where(i == step, row[None, :], w - column[:, None] * row[None, :])
     place = i * out_row + j
     tl.store(out + number * out_batch + place, tl.where(j <= i, w, 0.0), mask=inside)
+
+
+def _lower_factor(  # type: ignore[no-untyped-def]
+    raw, out, out_batch, out_row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+):
+    number = tl.program_id(0).to(tl.int64)
+    i = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
+    j = tl.arange(0, SIZE)[None, :]
+    value = tl.load(raw + number * d * d + i * d + j, mask=(i < d) & (j <= i), other=0.0)
+    value = tl.where(i == j, tl.exp(value), value)
+    tl.store(out + number * out_batch + i * out_row + j, value, mask=(i < d) & (j < d))
+
+
+def _free_gradient(  # type: ignore[no-untyped-def]
+    whole, c, out, batch, row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+):
+    number = tl.program_id(0).to(tl.int64)
+    line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    i, j = line[:, None], tl.arange(0, SIZE)[None, :]
+    at = number * batch + i * row + j
+    value = tl.load(whole + at, mask=(i < d) & (j <= i), other=0.0)
+    scale = tl.load(c + number * batch + line * row + line, mask=line < d, other=0.0)
+    value = tl.where(i == j, value * scale[:, None], value)
+    tl.store(out + number * d * d + i * d + j, value, mask=(i < d) & (j < d))
+
+
+def _weigh(  # type: ignore[no-untyped-def]
+    c, a, lead, h, batch, row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+):
+    number = tl.program_id(0).to(tl.int64)
+    line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    i, j = line[:, None], tl.arange(0, SIZE)[None, :]
+    at, inside = number * batch + i * row + j, (i < d) & (j < d)
+    value = tl.load(c + at, mask=inside & (j <= i), other=0.0) * tl.load(lead + number)
+    down = tl.load(h + number * d + line, mask=line < d, other=0.0)
+    value -= down[:, None] * tl.load(a + at, mask=inside, other=0.0)
+    tl.store(a + at, value, mask=inside)
 
 
 def _adam(  # type: ignore[no-untyped-def]
@@ -102,6 +142,9 @@ if triton is not None:
     _launch_adam = triton.jit(_adam)
     _sizes = ["matrix_batch", "matrix_row", "out_batch", "out_row", "d"]
     _launch = triton.jit(do_not_specialize=_sizes)(_inverse_factor)
+    _launch_lower_factor = triton.jit(_lower_factor)
+    _launch_free_gradient = triton.jit(_free_gradient)
+    _launch_weigh = triton.jit(_weigh)
 
 
 def inverse_factor(matrix: Tensor, out: Tensor) -> None:
@@ -110,6 +153,32 @@ def inverse_factor(matrix: Tensor, out: Tensor) -> None:
     strides = (matrix.stride(0), matrix.stride(1), out.stride(0), out.stride(1))
     with torch.cuda.device(matrix.device):
         _launch[(n,)](matrix, out, *strides, d, SIZE=16 if d <= 16 else 32, num_warps=1)
+
+
+def _by_rows(kernel: Any, n: int, d: int, *arguments: Any) -> None:
+    """Run a kernel over n matrices of d rows, some rows at a time."""
+    size = triton.next_power_of_2(d)
+    rows = max(1, 4096 // size)
+    with torch.cuda.device(arguments[0].device):
+        kernel[(n, triton.cdiv(d, rows))](*arguments, d, ROWS=rows, SIZE=size)
+
+
+def lower_factor(raw: Tensor, out: Tensor) -> None:
+    """C of the free parameter (n, d, d): its lower triangle with an exponentiated diagonal."""
+    strides = (out.stride(0), out.stride(1))
+    _by_rows(_launch_lower_factor, len(raw), raw.shape[-1], raw.contiguous(), out, *strides)
+
+
+def free_gradient(whole: Tensor, c: Tensor, out: Tensor) -> None:
+    """The gradient of C (n, e, e) as that of its free parameter (n, d, d), d at most e."""
+    strides = (whole.stride(0), whole.stride(1))
+    _by_rows(_launch_free_gradient, len(out), out.shape[-1], whole, c, out, *strides)
+
+
+def weigh(c: Tensor, a: Tensor, lead: Tensor, h: Tensor) -> None:
+    """A <- lead C - diag(h) A of (n, e, e), with C lower triangular."""
+    strides = (a.stride(0), a.stride(1))
+    _by_rows(_launch_weigh, len(a), a.shape[-1], c, a, lead, h.contiguous(), *strides)
 
 
 def adam(

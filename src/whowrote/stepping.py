@@ -8,6 +8,9 @@ What is known of the scale matrices (their factors and determinants) is kept fro
 made anew when they move, at the end of the step that moved them. On a graphics processor the many
 small kernels of a step are captured once and replayed: launching them one by one costs more than
 running them. Nothing in a step asks the device for an answer.
+
+Where the joint score of the true author is all that is maximised, a step computes the distance of
+each row from its own component alone (:mod:`whowrote.model.own_distance`).
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from torch import Tensor
 from whowrote.model import MixtureVAE, Reservoir, Rows, Streams
 from whowrote.model.distance import Precision
 from whowrote.model.objectives import NAMES
+from whowrote.model.own_distance import Groups, widest
 from whowrote.optimizer import FleetAdam, MovingAverage
 
 BLOCK = 16
+WIDTHS = 8
 
 
 class Step:
@@ -42,14 +47,30 @@ class Step:
         self.precision: Precision = fleet.mixture.precision()
         device = rows.targets.device
         self.total = torch.zeros(len(fleet), len(NAMES), device=device, dtype=torch.float64)
+        self._own_only = fleet.joint_only and rows.all_labelled()
+        self.width = 0  # of the groups of rows by author; 0 where all distances are asked for
 
     def succeed(self, former: Step) -> None:
-        """Take over from the step of a larger crew: nothing to inherit here."""
+        """Take over from the step of a larger crew."""
+        self.width = former.width
 
-    def begin_epoch(self) -> None:
-        """Fresh random numbers, and sums that start at zero."""
+    def begin_epoch(self, batches: Tensor) -> None:
+        """Fresh random numbers, and sums that start at zero.
+
+        ``batches`` (m, steps, n) are the rows of all steps to come: the widest group of rows with
+        one author is measured once, so that no step has to ask.
+        """
         self.numbers = Reservoir(self.streams, self.block)
         self.total.zero_()
+        self._widen(batches)
+
+    def _widen(self, batches: Tensor) -> None:
+        if self._own_only:
+            self.width = widest(self.rows.labels[batches], self._n_components)
+
+    @property
+    def _n_components(self) -> int:
+        return self.fleet.architecture.n_components
 
     def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
         """Learn from the rows ``index`` (m, n)."""
@@ -59,7 +80,10 @@ class Step:
 
     def _learn(self, index: Tensor, moves_scales: bool) -> None:
         batch = self.rows.take(index)
-        terms = self.fleet(batch, self.numbers, precision=self.precision, frozen=not moves_scales)
+        groups = Groups.of(batch.labels, self._n_components, self.width) if self.width else None
+        terms = self.fleet(
+            batch, self.numbers, precision=self.precision, frozen=not moves_scales, groups=groups
+        )
         terms.loss.sum().backward()
         self.optimizer.step(self.clip_norm)
         self.total += torch.stack(list(terms.means().values()), dim=1).detach()
@@ -84,13 +108,23 @@ class GraphedStep(Step):
 
         Asking the device for gigabytes at every change of the crew costs more than the capture.
         """
+        super().succeed(former)
         if isinstance(former, GraphedStep):
             self._former, self._stream = former._former | former._graphs, former._stream
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(self, batches: Tensor) -> None:
         """Fresh random numbers at the old addresses, and sums that start at zero."""
         self.numbers.begin_epoch()
         self.total.zero_()
+        self._widen(batches)
+
+    def _widen(self, batches: Tensor) -> None:
+        """Groups only grow, and by several slots at a time: a new width is a new capture."""
+        before = self.width
+        super()._widen(batches)
+        self.width = max(before, min(-(-self.width // WIDTHS) * WIDTHS, batches.shape[-1]))
+        if self.width > before:
+            self._former, self._graphs = self._former | self._graphs, {}
 
     def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
         """Learn from the rows ``index`` (m, n)."""

@@ -337,11 +337,12 @@ def run_epoch(crew: Crew, rows: Rows, plan: Plan, decay: float, step: Step | Non
     """One pass of every member over its own rows, in its own order; mean terms (m, 5)."""
     step = step or step_for(crew, rows, plan)
     steps, size = crew.assignment.steps(plan.batch_size)
-    batches = crew.assignment.shuffled(crew.streams)[:, : steps * size]
+    order = crew.assignment.shuffled(crew.streams)[:, : steps * size]
+    batches = order.reshape(-1, steps, size)
     crew.optimizer.set_decay(decay)
-    step.begin_epoch()
+    step.begin_epoch(batches)
     with products(plan.precision, rows.targets.device):
-        for number, index in enumerate(batches.reshape(-1, steps, size).unbind(1)):
+        for number, index in enumerate(batches.unbind(1)):
             step(index, moves_scales=number % plan.scale_every == 0)
     return step.total / steps
 

@@ -178,8 +178,8 @@ def test_our_kernel_inverts_as_the_library_does(
     exact = torch.linalg.inv(torch.linalg.cholesky(sigma))
     far = {}
     for ours in (True, False):
-        kernel = kernels.inverse_factor if ours else None
-        monkeypatch.setattr(distance, "_own_kernel", lambda *_, kernel=kernel: kernel)
+        own = kernels if ours else None
+        monkeypatch.setattr(distance, "_own_kernels", lambda *_, own=own: own)
         w = torch.full((300, d + 3, d + 5), 7.0, device=cuda)
         w[:, :d, :d] = 0.0
         inverse_cholesky(sigma.float(), w[:, :d, :d])
@@ -193,7 +193,7 @@ def test_our_kernel_inverts_as_the_library_does(
 
 @pytest.mark.gpu
 def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
-    assert distance._own_kernel(cuda, torch.float32) is not None
+    assert distance._own_kernels(cuda, torch.float32) is not None
     sigma = torch.eye(40, device=cuda).repeat(3, 1, 1)
     sigma[1, 35, 35] = -1.0
     w = torch.zeros_like(sigma)
@@ -203,5 +203,5 @@ def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
 
 
 def test_without_a_device_there_is_no_kernel_of_our_own() -> None:
-    assert distance._own_kernel(CPU, torch.float32) is None
-    assert distance._own_kernel(CUDA, torch.float64) is None
+    assert distance._own_kernels(CPU, torch.float32) is None
+    assert distance._own_kernels(CUDA, torch.float64) is None

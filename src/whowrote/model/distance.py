@@ -25,9 +25,10 @@ several times the price. The factorisation itself is always done in full precisi
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -87,8 +88,8 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     """
     d = matrix.shape[-1]
     if d <= SMALLEST_BLOCK:
-        if (kernel := _own_kernel(matrix.device, matrix.dtype)) is not None:
-            kernel(matrix, out)
+        if (kernels := _own_kernels(matrix.device, matrix.dtype)) is not None:
+            kernels.inverse_factor(matrix, out)
             return
         factor = cholesky(matrix)
         identity = torch.eye(d, dtype=factor.dtype, device=factor.device)
@@ -103,15 +104,13 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
 
 
 @functools.cache
-def _own_kernel(
-    device: torch.device, dtype: torch.dtype
-) -> Callable[[Tensor, Tensor], None] | None:
-    """Our own way to invert small factors, on graphics processors in single precision."""
+def _own_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
+    """Our own kernels, on graphics processors in single precision."""
     if device.type != "cuda" or dtype != torch.float32:
         return None
     from whowrote import kernels  # a compiler comes with it
 
-    return kernels.inverse_factor if kernels.works(device) else None
+    return kernels if kernels.works(device) else None
 
 
 def _half(d: int, device: torch.device) -> int:
@@ -194,8 +193,11 @@ def _padding(d: int, device: torch.device) -> int:
 def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
     d = raw.shape[-1]
     c, w = (array[..., :d, :d] for array in (precision.factor, precision.rows))
-    torch.tril(raw, out=c)
-    torch.diagonal(c, dim1=-2, dim2=-1).exp_()
+    if (kernels := _own_kernels(raw.device, raw.dtype)) is not None:
+        kernels.lower_factor(raw.flatten(0, 1), c.flatten(0, 1))
+    else:
+        torch.tril(raw, out=c)
+        torch.diagonal(c, dim1=-2, dim2=-1).exp_()
     sigma = torch.empty_like(precision.factor)[..., :d, :d]
     with products("highest", c.device):
         lower_product(c.flatten(0, 1), sigma.flatten(0, 1))
@@ -284,9 +286,36 @@ def _scale_gradient(second: Tensor, g_log_det: Tensor, c: Tensor, rows: Tensor, 
     w = rows[..., : c.shape[-1]]
     inner = torch.baddbmm(c_, second, rows.mT, beta=0, alpha=-1)
     torch.diagonal(inner, dim1=-2, dim2=-1).add_(2 * g_log_det.reshape(-1, 1))
-    gradient = torch.tril((w.mT @ (inner @ (w @ c_)))[:, :d, :d])
-    torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c_, dim1=-2, dim2=-1)[:, :d])
-    return gradient.reshape(*c.shape[:2], d, d)
+    return free_gradient(w.mT @ (inner @ (w @ c_)), c_, d).reshape(*c.shape[:2], d, d)
+
+
+def free_gradient(
+    whole: Float[Tensor, "b e e"], c: Float[Tensor, "b e e"], d: int
+) -> Float[Tensor, "b d d"]:
+    """From the gradient of C to that of its free parameter, without the padding.
+
+    Only the lower triangle is free, and its diagonal is a logarithm.
+    """
+    if (kernels := _own_kernels(whole.device, whole.dtype)) is not None:
+        gradient = whole.new_empty(len(whole), d, d)
+        kernels.free_gradient(whole, c, gradient)
+        return gradient
+    gradient = torch.tril(whole[:, :d, :d])
+    torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c, dim1=-2, dim2=-1)[:, :d])
+    return gradient
+
+
+def weighed(
+    c: Float[Tensor, "b e e"],
+    a: Float[Tensor, "b e e"],
+    lead: Float[Tensor, " b"],
+    h: Float[Tensor, "b 1 e"],
+) -> Float[Tensor, "b e e"]:
+    """lead C - diag(h) A, in the memory of A."""
+    if (kernels := _own_kernels(a.device, a.dtype)) is not None:
+        kernels.weigh(c, a, lead, h)
+        return a
+    return a.mul_(-h.mT).addcmul_(c, lead[:, None, None])
 
 
 def expected_distance(

@@ -31,6 +31,7 @@ from whowrote.model.distance import (
     scale_matrix,
 )
 from whowrote.model.normal import DiagonalNormal
+from whowrote.model.own_distance import Groups, own_distance
 
 SMALLEST_DF = 2.01
 
@@ -113,10 +114,28 @@ class Mixture(nn.Module):
         frozen: bool = False,
     ) -> Scores:
         """Scores of normal latents; ``frozen`` keeps the scale matrices from learning."""
-        raw = self.factor.detach() if frozen else self.factor
         delta, log_det = expected_distance(
-            mean, variance, self.loc, raw, precision or self.precision()
+            mean, variance, self.loc, self._raw(frozen), precision or self.precision()
         )
+        return self._scores(delta, log_det)
+
+    def own_score(
+        self,
+        q: DiagonalNormal,
+        groups: Groups,
+        precision: Precision | None = None,
+        frozen: bool = False,
+    ) -> Scores:
+        """Scores of labelled rows by their own component alone, slot by slot: (m, p, k)."""
+        delta, log_det = own_distance(
+            q.mean, q.variance, self.loc, self._raw(frozen), precision or self.precision(), groups
+        )
+        return self._scores(delta, log_det)
+
+    def _raw(self, frozen: bool) -> Tensor:
+        return self.factor.detach() if frozen else self.factor
+
+    def _scores(self, delta: Float[Tensor, "m n k"], log_det: Float[Tensor, "m k"]) -> Scores:
         density = self.component.log_density(delta, log_det, self.df, self.loc.shape[-1])
         return Scores(delta, self.log_weights.unsqueeze(1) + density)
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from whowrote.model.components import LOG_2PI
 from whowrote.model.mixture import Mixture, Scores
 from whowrote.model.normal import DiagonalNormal
+from whowrote.model.own_distance import Groups
 from whowrote.model.rows import UNLABELLED
 
 OBJECTIVES = ("bound", "algorithm-1")
@@ -90,6 +91,14 @@ def prior_term(
     known = labels != UNLABELLED
     own = joint.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     return torch.where(known, weights.joint.unsqueeze(1) * own, evidence)
+
+
+def own_prior_term(
+    scores: Scores, groups: Groups, mixture: Mixture, weights: Weights, objective: str
+) -> Float[Tensor, "m n"]:
+    """The latent part of labelled rows, from the scores of their own components."""
+    own = groups.values(joint_score(scores, mixture, objective))
+    return weights.joint.unsqueeze(1) * own
 
 
 def label_term(

@@ -68,5 +68,9 @@ class Rows:
         inputs = targets if self.sparse is None else self.sparse.take(index)
         return Batch(inputs, targets, self.labels[index])
 
+    def all_labelled(self) -> bool:
+        """Whether the author of every row is known."""
+        return bool((self.labels != UNLABELLED).all())
+
     def __len__(self) -> int:
         return len(self.targets)

@@ -20,7 +20,14 @@ from whowrote.model.fleet import Architecture, Member
 from whowrote.model.mixture import Mixture, Precision, Scores, raw_df
 from whowrote.model.networks import Network, dropped, dropped_sparse
 from whowrote.model.normal import DiagonalNormal
-from whowrote.model.objectives import BoundTerms, Weights, label_term, prior_term
+from whowrote.model.objectives import (
+    BoundTerms,
+    Weights,
+    label_term,
+    own_prior_term,
+    prior_term,
+)
+from whowrote.model.own_distance import Groups
 from whowrote.model.rows import Batch, SparseRows
 from whowrote.model.streams import Streams
 
@@ -122,23 +129,50 @@ class MixtureVAE(nn.Module):
         training: bool = True,
         precision: Precision | None = None,
         frozen: bool = False,
+        groups: Groups | None = None,
     ) -> BoundTerms:
         """All terms of the objective; dropout acts only in training.
 
         ``precision`` is that of the present scale matrices where it is already known, and
-        ``frozen`` leaves them out of the gradient.
+        ``frozen`` leaves them out of the gradient. With ``groups``, the rows by author, only the
+        distance of each row from its own component is computed: all that is needed where
+        :attr:`joint_only` is true and every row is labelled.
         """
-        a, dropout = self.architecture, streams if training else None
+        dropout = streams if training else None
         q = self.encode(batch.inputs, dropout)
         noise = self.noise(batch.targets.shape[1], streams)
-        scores = self.mixture(q, precision, frozen)
-        weights = Weights(self.joint_weight, self.label_weight)
+        prior, labels = self._latent_terms(q, batch, precision, frozen, groups)
         return BoundTerms(
             reconstruction=self.reconstruction(q, batch.targets, noise, dropout),
             entropy=q.entropy(),
-            prior=prior_term(scores, batch.labels, self.mixture, weights, a.objective),
-            labels=label_term(scores, batch.labels, weights),
+            prior=prior,
+            labels=labels,
             l1=self._penalty(),
+        )
+
+    @property
+    def joint_only(self) -> bool:
+        """Whether no member asks for more of a labelled row than its joint score."""
+        return all(member.label_weight == 0 for member in self.members)
+
+    def _latent_terms(
+        self,
+        q: DiagonalNormal,
+        batch: Batch,
+        precision: Precision | None,
+        frozen: bool,
+        groups: Groups | None,
+    ) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
+        """What is said of z and u, and of the labels."""
+        weights, objective = Weights(self.joint_weight, self.label_weight), self.architecture.objective
+        if groups is not None:
+            own = self.mixture.own_score(q, groups, precision, frozen)
+            prior = own_prior_term(own, groups, self.mixture, weights, objective)
+            return prior, torch.zeros_like(prior)
+        scores = self.mixture(q, precision, frozen)
+        return (
+            prior_term(scores, batch.labels, self.mixture, weights, objective),
+            label_term(scores, batch.labels, weights),
         )
 
     def _penalty(self) -> Float[Tensor, " m"]:

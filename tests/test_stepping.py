@@ -12,13 +12,16 @@ from whowrote.training import Assignment, Plan, initialize, train
 N, L, K, D = 64, 6, 3, 4
 
 
-def made(kind: type[Step], device: str = "cpu", m: int = 3) -> tuple[MixtureVAE, Step]:
+def made(
+    kind: type[Step], device: str = "cpu", m: int = 3, label_weight: float = 1.0
+) -> tuple[MixtureVAE, Step]:
     from whowrote.model.initialize import initialize_networks
 
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(N) % K
     targets = torch.randn(N, L, generator=generator) + labels.unsqueeze(1)
-    members = [Member(seed=i, label_weight=1.0, hidden_dropout=0.1 * i) for i in range(m)]
+    drops = [0.1 * i for i in range(m)]
+    members = [Member(i, label_weight=label_weight, hidden_dropout=drops[i]) for i in range(m)]
     fleet = MixtureVAE(Architecture(L, K, D, (5,)), members).double().to(device)
     initialize_networks(fleet, range(m))
     with torch.no_grad():
@@ -71,6 +74,30 @@ def test_terms_are_summed_over_the_epoch() -> None:
     assert not torch.equal(step.total, first)
     step.begin_epoch(batch(2)[:, None])
     assert not step.total.any()
+
+
+def test_a_step_that_asks_for_the_joint_score_alone_computes_no_other_distance() -> None:
+    assert made(Step)[1].width == 0
+    _, step = made(Step, label_weight=0.0)
+    counts = [int((step.rows.labels[row] == k).sum()) for row in batch(0) for k in range(K)]
+    assert step.width == max(counts)
+
+
+@pytest.mark.gpu
+def test_a_replayed_step_with_ever_wider_groups_is_the_plain_step(cuda: torch.device) -> None:
+    (plain, one), (replayed, other) = (
+        made(kind, "cuda", label_weight=0.0) for kind in (Step, GraphedStep)
+    )
+    same = torch.zeros(3, 16, dtype=torch.long, device=cuda)
+    widths = []
+    for number, index in enumerate([batch(0, device="cuda")] * 4 + [same] * 4):
+        for step in (one, other):
+            step.begin_epoch(index[:, None])
+            step(index, moves_scales=number % 2 == 0)
+        widths.append(other.width)
+    for a, b in zip(plain.parameters(), replayed.parameters(), strict=True):
+        assert float((a - b).detach().abs().max()) < 1e-9
+    assert widths[0] < widths[-1] == 16
 
 
 @pytest.mark.gpu

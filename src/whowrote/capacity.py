@@ -70,7 +70,8 @@ def _measured(architecture: Architecture, plan: Plan, m: int, device: torch.devi
     shape = replace(architecture, n_inputs=None)
     targets = torch.randn(n, shape.n_features, device=device, generator=_seeded(device))
     rows = Rows(targets, torch.arange(n, device=device) % shape.n_components)
-    members = [Member(seed=i, l1=0.1, input_dropout=0.1, hidden_dropout=0.1) for i in range(m)]
+    worst = Member(l1=0.1, label_weight=1.0, input_dropout=0.1, hidden_dropout=0.1)
+    members = [replace(worst, seed=i) for i in range(m)]
     fleet = MixtureVAE(shape, members).to(device)
     index = torch.arange(n, device=device)
     assignment = Assignment((index[EVALUATION_ROWS:],) * m, (index[:EVALUATION_ROWS],) * m)

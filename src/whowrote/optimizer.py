@@ -55,7 +55,7 @@ class FleetAdam:
         self._rates = {rate: torch.tensor(rate, device=device, dtype=exact) for rate in rates}
         self._kernel = _own_kernel(self.parameters)
         names = [name for name, _ in fleet.named_parameters()]
-        self._lower = [_triangle(p) if n in triangular else 0 for n, p in fleet.named_parameters()]
+        self._lower = [p.shape[-1] if n in triangular else 0 for n, p in fleet.named_parameters()]
         scaled = [torch.tensor(self._scaled(name), device=device) for name in names]
         self._scaled_rates = [(rates, rates.clone()) for rates in scaled]
 
@@ -130,12 +130,6 @@ def _own_kernel(parameters: Sequence[Tensor]) -> Callable[..., None] | None:
     from whowrote import kernels  # a compiler comes with it
 
     return kernels.adam if kernels.works(like.device) else None
-
-
-def _triangle(parameter: Tensor) -> int:
-    """The size of lower triangles that can be read four by four; 0 where they cannot."""
-    d = parameter.shape[-1]
-    return 0 if d % 4 else d
 
 
 def _adam(batch: list[tuple[Tensor, ...]], rate: Tensor) -> None:

@@ -122,7 +122,7 @@ class GraphedStep(Step):
         """Groups only grow, and by several slots at a time: a new width is a new capture."""
         before = self.width
         super()._widen(batches)
-        self.width = max(before, min(-(-self.width // WIDTHS) * WIDTHS, batches.shape[-1]))
+        self.width = max(before, -(-self.width // WIDTHS) * WIDTHS)
         if self.width > before:
             self._former, self._graphs = self._former | self._graphs, {}
 

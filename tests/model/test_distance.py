@@ -6,13 +6,13 @@ from torch import Tensor
 
 from whowrote import kernels
 from whowrote.model import distance
+from whowrote.model.devices import own_kernels, products
 from whowrote.model.distance import (
     expected_distance,
     inverse_cholesky,
     lower_factor,
     lower_product,
     precision_of,
-    products,
     scale_matrix,
 )
 
@@ -179,7 +179,7 @@ def test_our_kernel_inverts_as_the_library_does(
     far = {}
     for ours in (True, False):
         own = kernels if ours else None
-        monkeypatch.setattr(distance, "_own_kernels", lambda *_, own=own: own)
+        monkeypatch.setattr(distance, "own_kernels", lambda *_, own=own: own)
         w = torch.full((300, d + 3, d + 5), 7.0, device=cuda)
         w[:, :d, :d] = 0.0
         inverse_cholesky(sigma.float(), w[:, :d, :d])
@@ -192,8 +192,31 @@ def test_our_kernel_inverts_as_the_library_does(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("d", [1, 6, 50, 150, 200])
+def test_our_kernels_for_triangles_do_what_the_library_does(
+    cuda: torch.device, d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    e = d + -d % 4
+    raw, whole = (
+        torch.randn(12, n, n, generator=torch.Generator().manual_seed(n + i)).to(cuda)
+        for i, n in enumerate([d, e])
+    )
+    found = {}
+    for ours in (True, False):
+        own = kernels if ours else None
+        monkeypatch.setattr(distance, "own_kernels", lambda *_, own=own: own)
+        c = precision_of(0.1 * raw.reshape(3, 4, d, d), torch.ones(3, device=cuda)).factor
+        c = c.flatten(0, 1)
+        found[ours] = [c, distance.free_gradient(whole, c, d)]
+    for one, other in zip(found[True], found[False], strict=True):
+        assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+    # Negative control: the diagonal of the free parameter is a logarithm.
+    assert not torch.allclose(found[True][1], whole[:, :d, :d].tril())
+
+
+@pytest.mark.gpu
 def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
-    assert distance._own_kernels(cuda, torch.float32) is not None
+    assert own_kernels(cuda, torch.float32) is not None
     sigma = torch.eye(40, device=cuda).repeat(3, 1, 1)
     sigma[1, 35, 35] = -1.0
     w = torch.zeros_like(sigma)
@@ -203,5 +226,5 @@ def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
 
 
 def test_without_a_device_there_is_no_kernel_of_our_own() -> None:
-    assert distance._own_kernels(CPU, torch.float32) is None
-    assert distance._own_kernels(CUDA, torch.float64) is None
+    assert own_kernels(CPU, torch.float32) is None
+    assert own_kernels(CUDA, torch.float64) is None

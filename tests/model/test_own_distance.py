@@ -125,3 +125,20 @@ def test_the_terms_of_a_fleet_and_their_gradients_are_the_same(
     # Negative control: with a label weight the other components pull as well.
     assert fleet.joint_only
     assert not MixtureVAE(shape, [Member(label_weight=1.0), Member()]).joint_only
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("d", [5, 50, 200])
+def test_on_a_graphics_processor_it_is_the_same_to_single_precision(
+    cuda: torch.device, d: int
+) -> None:
+    found = []
+    for device, dtype in ((torch.device("cpu"), torch.float64), (cuda, torch.float32)):
+        parts = [part.detach().to(device, dtype).requires_grad_() for part in leaves(d)]
+        labels, floor = LABELS.to(device), FLOOR.to(device, dtype)
+        groups = Groups.of(labels, K, 16)
+        slots, log_det = own_distance(*parts, precision_of(parts[3], floor), groups)
+        total = groups.values(slots).sum() + log_det.sum()
+        found.append([total, *torch.autograd.grad(total, parts)])
+    for exact, ours in zip(*found, strict=True):
+        assert apart(ours.double().cpu(), exact) < 1e-3

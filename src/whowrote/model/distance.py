@@ -24,17 +24,15 @@ several times the price. The factorisation itself is always done in full precisi
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
+
+from whowrote.model.devices import own_kernels, products
 
 SMALLEST_BLOCK = 32
 ALIGNMENT = {"cuda": 4}
@@ -88,7 +86,7 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     """
     d = matrix.shape[-1]
     if d <= SMALLEST_BLOCK:
-        if (kernels := _own_kernels(matrix.device, matrix.dtype)) is not None:
+        if (kernels := own_kernels(matrix.device, matrix.dtype)) is not None:
             kernels.inverse_factor(matrix, out)
             return
         factor = cholesky(matrix)
@@ -101,16 +99,6 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     below = matrix[:, half:, :half] @ first.mT
     inverse_cholesky(torch.baddbmm(matrix[:, half:, half:], below, below.mT, alpha=-1), second)
     torch.baddbmm(left, second, below @ first, beta=0, alpha=-1, out=left)
-
-
-@functools.cache
-def _own_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
-    """Our own kernels, on graphics processors in single precision."""
-    if device.type != "cuda" or dtype != torch.float32:
-        return None
-    from whowrote import kernels  # a compiler comes with it
-
-    return kernels if kernels.works(device) else None
 
 
 def _half(d: int, device: torch.device) -> int:
@@ -137,23 +125,6 @@ def lower_product(c: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]) -> Non
     torch.bmm(below, first.mT, out=out[:, half:, :half])
     lower_product(second, out[:, half:, half:])
     torch.baddbmm(out[:, half:, half:], below, below.mT, out=out[:, half:, half:])
-
-
-@contextmanager
-def products(precision: str, device: torch.device) -> Iterator[None]:
-    """Products inside run at this precision of ``torch.set_float32_matmul_precision``.
-
-    On a graphics processor only: elsewhere there is nothing to gain, and threads share the setting.
-    """
-    if device.type != "cuda":
-        yield
-        return
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def lower_factor(raw: Float[Tensor, "m k d d"]) -> Float[Tensor, "m k d d"]:
@@ -193,7 +164,7 @@ def _padding(d: int, device: torch.device) -> int:
 def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
     d = raw.shape[-1]
     c, w = (array[..., :d, :d] for array in (precision.factor, precision.rows))
-    if (kernels := _own_kernels(raw.device, raw.dtype)) is not None:
+    if (kernels := own_kernels(raw.device, raw.dtype)) is not None:
         kernels.lower_factor(raw.flatten(0, 1), c.flatten(0, 1))
     else:
         torch.tril(raw, out=c)
@@ -296,26 +267,13 @@ def free_gradient(
 
     Only the lower triangle is free, and its diagonal is a logarithm.
     """
-    if (kernels := _own_kernels(whole.device, whole.dtype)) is not None:
+    if (kernels := own_kernels(whole.device, whole.dtype)) is not None:
         gradient = whole.new_empty(len(whole), d, d)
         kernels.free_gradient(whole, c, gradient)
         return gradient
     gradient = torch.tril(whole[:, :d, :d])
     torch.diagonal(gradient, dim1=-2, dim2=-1).mul_(torch.diagonal(c, dim1=-2, dim2=-1)[:, :d])
     return gradient
-
-
-def weighed(
-    c: Float[Tensor, "b e e"],
-    a: Float[Tensor, "b e e"],
-    lead: Float[Tensor, " b"],
-    h: Float[Tensor, "b 1 e"],
-) -> Float[Tensor, "b e e"]:
-    """lead C - diag(h) A, in the memory of A."""
-    if (kernels := _own_kernels(a.device, a.dtype)) is not None:
-        kernels.weigh(c, a, lead, h)
-        return a
-    return a.mul_(-h.mT).addcmul_(c, lead[:, None, None])
 
 
 def expected_distance(

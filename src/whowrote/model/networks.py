@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from whowrote.model.components import LOG_2PI
+from whowrote.model.devices import own_kernels
 from whowrote.model.normal import DiagonalNormal
 from whowrote.model.rows import SparseRows
 from whowrote.model.streams import Streams
@@ -102,6 +105,53 @@ def _spare_units(bias: Float[Tensor, "m h"]) -> int:
     return -n % 4 if n % 2 and bias.device.type in WIDE_LOADS else 0
 
 
+class _BoundedLogDensity(torch.autograd.Function):
+    r"""ln N(o | m, s) from (m, l), with :math:`t = \tanh(l / c)` and :math:`r = (o - m) / s`.
+
+    Its gradient is r / s in m and :math:`(r^2 - 1)(1 - t^2)` in l. By hand, this takes a third of
+    the passes over the widest arrays of a step.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, raw: Tensor, value: Tensor) -> Tensor:
+        constant = value.shape[-1] * LOG_2PI / 2
+        if (kernels := own_kernels(raw.device, raw.dtype)) is not None:
+            raw, value = raw.contiguous(), value.contiguous()
+            ctx.save_for_backward(raw, value)
+            known: Tensor = kernels.log_density(raw, value, LOG_SCALE_LIMIT)
+            return known - constant
+        mean, unbounded = raw.chunk(2, dim=-1)
+        t = torch.tanh(unbounded / LOG_SCALE_LIMIT)
+        inverse = torch.exp(-LOG_SCALE_LIMIT * t)
+        scaled = (value - mean).mul_(inverse)
+        ctx.save_for_backward(scaled, inverse, t)
+        squares = torch.linalg.vector_norm(scaled, dim=-1).square()
+        density: Tensor = -(squares / 2 + LOG_SCALE_LIMIT * t.sum(-1) + constant)
+        return density
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        g = gradients[0]
+        if len(ctx.saved_tensors) == 2:
+            raw, value = ctx.saved_tensors
+            kernels = own_kernels(raw.device, raw.dtype)
+            assert kernels is not None  # for the type checker: the same as above
+            return kernels.log_density_gradient(raw, value, g.contiguous(), LOG_SCALE_LIMIT), None
+        scaled, inverse, t = ctx.saved_tensors
+        weighed = scaled * g.unsqueeze(-1)
+        g_log_scale = torch.addcmul(-g.unsqueeze(-1), weighed, scaled)
+        g_raw = g_log_scale.mul_(1 - t.square())
+        return torch.cat([weighed.mul_(inverse), g_raw], dim=-1), None
+
+
+def bounded_log_density(
+    raw: Float[Tensor, "m n o"], value: Float[Tensor, "m n l"]
+) -> Float[Tensor, "m n"]:
+    """Log density of ``value`` under the distribution that a network's raw output stands for."""
+    density: Tensor = _BoundedLogDensity.apply(raw, value)  # type: ignore[no-untyped-call]
+    return density
+
+
 class Network(nn.Module):
     """in-H-...-H-out with a normal distribution over the output."""
 
@@ -127,6 +177,16 @@ class Network(nn.Module):
         streams: Streams | None = None,
     ) -> DiagonalNormal:
         """The distribution of the output given the input; dropout acts on the hidden units."""
+        mean, raw = self.raw(a, dropout, streams).chunk(2, dim=-1)
+        return DiagonalNormal(mean, LOG_SCALE_LIMIT * torch.tanh(raw / LOG_SCALE_LIMIT))
+
+    def raw(
+        self,
+        a: Float[Tensor, "m n l"] | SparseRows,
+        dropout: Float[Tensor, " m"] | None = None,
+        streams: Streams | None = None,
+    ) -> Float[Tensor, "m n o"]:
+        """What the last layer says: means, and log scales before they are bounded."""
         activation = ACTIVATIONS[self.activation]
         drops = streams is not None and dropout is not None
         for layer in self.layers[:-1]:
@@ -134,8 +194,8 @@ class Network(nn.Module):
             # Every activation takes zero to zero, so that spare units stay idle.
             spare = 0 if drops else _spare_units(layer.bias)
             a = dropped(activation(layer(a, spare)), dropout, streams)
-        mean, raw = self.last(a).chunk(2, dim=-1)
-        return DiagonalNormal(mean, LOG_SCALE_LIMIT * torch.tanh(raw / LOG_SCALE_LIMIT))
+        out: Tensor = self.last(a)
+        return out
 
     def absolute_sum(self) -> Float[Tensor, " m"]:
         """The sum of |weights| and |biases| of each member, for the l1 penalty."""

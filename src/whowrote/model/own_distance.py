@@ -20,6 +20,7 @@ The few rows of an author enter the gradient of his scale matrix as a product of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,7 +28,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from whowrote.model.distance import Precision, free_gradient, weighed
+from whowrote.model.devices import own_kernels
+from whowrote.model.distance import Precision, free_gradient
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,38 @@ class Groups:
         rows = members * (n + 1) + torch.arange(n, device=labels.device)
         slots.scatter_(0, places.flatten(), rows.flatten())
         return cls(slots.reshape(m, k, width), places)
+
+    def centred(
+        self,
+        mean: Float[Tensor, "m n d"],
+        variance: Float[Tensor, "m n d"],
+        loc: Float[Tensor, "m k d"],
+        width: int,
+    ) -> tuple[Float[Tensor, "m k p e"], Float[Tensor, "m k p e"]]:
+        """m - mu and s^2 of the rows in their slots, with zeros behind them up to ``width``."""
+        if (kernels := own_kernels(mean.device, mean.dtype)) is not None:
+            x, spread = kernels.to_slots(mean, variance, loc, self.slots, width)
+            return x, spread
+        spare, d = width - mean.shape[-1], mean.shape[-1]
+        x, spread = self.gathered(mean, spare), self.gathered(variance, spare)
+        x[..., :d] -= loc.unsqueeze(2)
+        return x, spread
+
+    def returned(
+        self,
+        pull: Float[Tensor, "b p e"],
+        g: Float[Tensor, "b p 1"],
+        diagonal: Float[Tensor, "m k e"],
+        d: int,
+    ) -> tuple[Float[Tensor, "m n d"], Float[Tensor, "m n d"]]:
+        """The gradients in m and s^2 of every row: 2 g y, and g diag(Sigma^-1)."""
+        m, k, p = self.slots.shape
+        if (kernels := own_kernels(pull.device, pull.dtype)) is not None:
+            g_mean, g_variance = kernels.from_slots(pull, g, diagonal, self.places, p, d)
+            return g_mean, g_variance
+        apart = pull.reshape(m, k, p, -1)
+        spread = g.reshape(m, k, p, 1) * diagonal.unsqueeze(2)
+        return self.vectors(apart)[..., :d], self.vectors(spread)[..., :d]
 
     def gathered(self, rows: Float[Tensor, "m n d"], spare: int = 0) -> Float[Tensor, "m k p e"]:
         """Rows in their slots, with ``spare`` zeros behind each; zeros where a slot is empty."""
@@ -96,18 +130,15 @@ class _OwnDistance(torch.autograd.Function):
         precision: Precision,
         groups: Groups,
     ) -> tuple[Tensor, Tensor]:
-        (m, k, p), d = groups.slots.shape, mean.shape[-1]
-        spare = precision.factor.shape[-1] - d
-        x = groups.gathered(mean, spare)
-        x[..., :d] -= loc.unsqueeze(2)
-        spread = groups.gathered(variance, spare).flatten(0, 1)
+        m, k, p = groups.slots.shape
+        x, spread = groups.centred(mean, variance, loc, precision.factor.shape[-1])
         w = precision.inverse_factor.flatten(0, 1)
         white = x.flatten(0, 1) @ w.mT
         near = torch.linalg.vector_norm(white, dim=-1, keepdim=True).square_()
-        delta = torch.baddbmm(near, spread, precision.diagonal.reshape(m * k, -1, 1))
-        ctx.d, ctx.groups = d, groups
+        near.baddbmm_(spread.flatten(0, 1), precision.diagonal.reshape(m * k, -1, 1))
+        ctx.d, ctx.groups = mean.shape[-1], groups
         ctx.save_for_backward(white, spread, precision.factor, w, precision.diagonal)
-        return delta.reshape(m, k, p).mT, precision.log_det.clone()
+        return near.reshape(m, k, p).mT, precision.log_det.clone()
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -117,17 +148,59 @@ class _OwnDistance(torch.autograd.Function):
         g = gradients[0].mT.reshape(m * k, p, 1)
         y = white @ w
         pull = y * (2 * g)
-        apart = pull.reshape(m, k, p, -1)
-        g_mean = groups.vectors(apart)[..., :d]
-        g_variance = groups.vectors(g.reshape(m, k, p, 1) * diagonal.unsqueeze(2))[..., :d]
+        g_mean, g_variance = groups.returned(pull, g, diagonal, d)
+        g_loc = -pull.sum(1)[:, :d].reshape(m, k, d)
         g_raw = None
         if ctx.needs_input_grad[3]:
-            c_ = c.flatten(0, 1)
-            s = w.mT @ w  # once a step; rows are whitened by W, never by this
-            inner = weighed(c_, s @ c_, 2 * gradients[1].flatten(), (2 * g).mT @ spread)
-            whole = torch.baddbmm(s @ inner, pull.mT, y @ c_, alpha=-1)
-            g_raw = free_gradient(whole, c_, d).reshape(m, k, d, d)
-        return g_mean, g_variance, -apart.sum(2)[..., :d], g_raw, None, None
+            h = (2 * g).mT @ spread.flatten(0, 1)
+            few = Few(pull, y, 2 * gradients[1].flatten(), h)
+            g_raw = few.scale_gradient(c.flatten(0, 1), w, d).reshape(m, k, d, d)
+        return g_mean, g_variance, g_loc, g_raw, None, None
+
+
+@dataclass(frozen=True)
+class Few:
+    """What a few rows know of the gradient of a scale matrix, for b matrices."""
+
+    pull: Float[Tensor, "b p e"]
+    """2 g y of every row."""
+    y: Float[Tensor, "b p e"]
+    lead: Float[Tensor, " b"]
+    """2 l."""
+    h: Float[Tensor, "b 1 e"]
+    """2 h."""
+
+    def scale_gradient(
+        self, c: Float[Tensor, "b e e"], w: Float[Tensor, "b e e"], d: int
+    ) -> Float[Tensor, "b d d"]:
+        """The gradient of the free parameter behind C."""
+        kernels = own_kernels(c.device, c.dtype)
+        if kernels is not None and torch.get_float32_matmul_precision() == "medium":
+            return free_gradient(self._shortened(c, w, d, kernels), c, d)
+        s = w.mT @ w  # once a step; rows are whitened by W, never by this
+        inner = s @ c
+        if kernels is not None:
+            kernels.weigh(c, inner, self.lead, self.h)
+        else:
+            inner.mul_(-self.h.mT).addcmul_(c, self.lead[:, None, None])
+        whole = (s @ inner).baddbmm_(self.pull.mT, self.y @ c, alpha=-1)
+        return free_gradient(whole, c, d)
+
+    def _shortened(self, c: Tensor, w: Tensor, d: int, kernels: ModuleType) -> Tensor:
+        """The same in numbers of 16 bits, summed in 32: [S, -2 g y'] [l C - h S C; y C]."""
+        b, p, e = self.y.shape
+        width = d + -d % 8  # where products in 16 bits are at their best
+        c, w = kernels.shortened(c, d, width), kernels.shortened(w, d, width)
+        left, right = c.new_empty(b, width, width + p), c.new_empty(b, width + p, width)
+        s, inner = left[:, :, :width], right[:, :width]
+        torch.bmm(w.mT, w, out=s)
+        torch.bmm(s, c, out=inner)
+        h = functional.pad(self.h, (0, width - e))
+        kernels.weigh(c, inner, self.lead, h)
+        y, pull = (functional.pad(part, (0, width - e)) for part in (self.y, self.pull))
+        torch.bmm(y.to(c.dtype), c, out=right[:, width:])
+        torch.neg(pull.to(c.dtype).mT, out=left[:, :, width:])
+        return left @ right
 
 
 def own_distance(

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from whowrote.model.components import component_for
 from whowrote.model.fleet import Architecture, Member
 from whowrote.model.mixture import Mixture, Precision, Scores, raw_df
-from whowrote.model.networks import Network, dropped, dropped_sparse
+from whowrote.model.networks import Network, bounded_log_density, dropped, dropped_sparse
 from whowrote.model.normal import DiagonalNormal
 from whowrote.model.objectives import (
     BoundTerms,
@@ -115,8 +115,12 @@ class MixtureVAE(nn.Module):
     ) -> Float[Tensor, "m n"]:
         """The mean over T samples of ln p(o | x_t), x_t ~ q."""
         t = noise.shape[1] // targets.shape[1]
-        p = self.decode(q.repeat(t).at(noise), streams)
-        return p.log_prob(targets.repeat(1, t, 1)).reshape(len(targets), t, -1).mean(1)
+        x = q.repeat(t).at(noise)
+        raw = self.decoder.raw(x, self.hidden_dropout, _only(streams, self.drops_hidden))
+        if t == 1:
+            return bounded_log_density(raw, targets)
+        density = bounded_log_density(raw, targets.repeat(1, t, 1))
+        return density.reshape(len(targets), t, -1).mean(1)
 
     def noise(self, n: int, streams: Streams) -> Float[Tensor, "m tn d"]:
         """Standard normal numbers for T samples of n rows."""
@@ -164,7 +168,10 @@ class MixtureVAE(nn.Module):
         groups: Groups | None,
     ) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
         """What is said of z and u, and of the labels."""
-        weights, objective = Weights(self.joint_weight, self.label_weight), self.architecture.objective
+        weights, objective = (
+            Weights(self.joint_weight, self.label_weight),
+            self.architecture.objective,
+        )
         if groups is not None:
             own = self.mixture.own_score(q, groups, precision, frozen)
             prior = own_prior_term(own, groups, self.mixture, weights, objective)

@@ -350,8 +350,8 @@ def where_time_goes(rows: Rows, m: int, d: int) -> dict[str, Any]:
         "kernel_ms": total / 1e3 / (n // 256),
         "kernels": sum(event.count for event in ranked) / (n // 256),
         "longest": {
-            event.key[:90]: round(event.self_device_time_total / 1e3 / (n // 256), 4)
-            for event in ranked[:12]
+            event.key[:180]: round(event.self_device_time_total / 1e3 / (n // 256), 4)
+            for event in ranked[:24]
         },
     }
 

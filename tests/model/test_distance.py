@@ -96,6 +96,7 @@ def test_the_lower_product_by_halves(
     d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
+    monkeypatch.setitem(distance.TILES, "cpu", 64 if alignment > 1 else 1000)
     c = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
     product = torch.zeros_like(c)
     lower_product(c.tril(), product)
@@ -111,6 +112,7 @@ def test_the_inverse_factor_by_halves(
     d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
+    monkeypatch.setitem(distance.TILES, "cpu", 64 if alignment > 1 else 1000)
     a = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
     sigma = a @ a.mT / d + 0.1 * torch.eye(d, dtype=torch.float64)
     w = torch.zeros_like(sigma)

@@ -23,9 +23,12 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     return function if triton is None else triton.jit(function, **options)
 
 
-def by_rows(kernel: Any, n: int, d: int, width: int, *arguments: Any) -> None:
-    """Run a kernel over n blocks of d rows of ``width`` numbers, some rows at a time."""
+def by_rows(kernel: Any, n: int, d: int, width: int, *arguments: Any, **known: Any) -> None:
+    """Run a kernel over n blocks of d rows of ``width`` numbers, some rows at a time.
+
+    What is ``known`` is built into the kernel.
+    """
     size = triton.next_power_of_2(width)
     rows = max(1, min(NUMBERS // size, triton.next_power_of_2(d)))
     with torch.cuda.device(arguments[0].device):
-        kernel[(n, triton.cdiv(d, rows))](*arguments, ROWS=rows, SIZE=size)
+        kernel[(n, triton.cdiv(d, rows))](*arguments, **known, ROWS=rows, SIZE=size)

@@ -50,51 +50,89 @@ def _inverse_factor(  # type: ignore[no-untyped-def]
     tl.store(out + number * out_batch + place, tl.where(j <= i, w, 0.0), mask=inside)
 
 
+# Sizes are known to the compiler, and masks change only every WIDE numbers: loads are WIDE at once.
+
+
 def _lower_factor(  # type: ignore[no-untyped-def]
-    raw, out, out_batch, out_row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+    raw,
+    out,
+    out_batch,
+    OUT_ROW: tl.constexpr,
+    D: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
     number = tl.program_id(0).to(tl.int64)
     i = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
     j = tl.arange(0, SIZE)[None, :]
-    inside = (i < d) & (j <= i)
-    value = tl.load(raw + number * d * d + i * d + j, mask=inside, other=0.0)
-    value = tl.where(i == j, tl.exp(value), value)
-    tl.store(out + number * out_batch + i * out_row + j, value, mask=inside)
+    inside = (i < D) & (j // 4 * 4 <= i) & (j < D)
+    value = tl.load(raw + number * D * D + i * D + j, mask=inside, other=0.0)
+    value = tl.where(i == j, tl.exp(value), tl.where(j < i, value, 0.0))
+    tl.store(out + number * out_batch + i * OUT_ROW + j, value, mask=inside)
 
 
 def _shortened(  # type: ignore[no-untyped-def]
-    whole, out, batch, row, d, width, ROWS: tl.constexpr, SIZE: tl.constexpr
+    whole,
+    out,
+    batch,
+    ROW: tl.constexpr,
+    D: tl.constexpr,
+    WIDTH: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
     number = tl.program_id(0).to(tl.int64)
     i = (tl.program_id(1) * ROWS + tl.arange(0, ROWS))[:, None]
     j = tl.arange(0, SIZE)[None, :]
-    value = tl.load(whole + number * batch + i * row + j, mask=(i < d) & (j <= i), other=0.0)
-    at = out + number * width * width + i * width + j
-    tl.store(at, value.to(tl.bfloat16), mask=(i < width) & (j < width))
+    lower = (i < D) & (j // 4 * 4 <= i)
+    value = tl.load(whole + number * batch + i * ROW + j, mask=lower, other=0.0)
+    value = tl.where(j <= i, value, 0.0).to(tl.bfloat16)
+    tl.store(out + number * WIDTH * WIDTH + i * WIDTH + j, value, mask=(i < WIDTH) & (j < WIDTH))
 
 
 def _free_gradient(  # type: ignore[no-untyped-def]
-    whole, c, out, batch, row, c_batch, c_row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+    whole,
+    c,
+    out,
+    batch,
+    c_batch,
+    ROW: tl.constexpr,
+    C_ROW: tl.constexpr,
+    WIDE: tl.constexpr,
+    D: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
     number = tl.program_id(0).to(tl.int64)
     line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     i, j = line[:, None], tl.arange(0, SIZE)[None, :]
-    at = whole + number * batch + i * row + j
-    value = tl.load(at, mask=(i < d) & (j <= i), other=0.0).to(tl.float32)
-    scale = tl.load(c + number * c_batch + line * c_row + line, mask=line < d, other=0.0)
-    value = tl.where(i == j, value * scale[:, None], value)
-    tl.store(out + number * d * d + i * d + j, value, mask=(i < d) & (j < d))
+    lower = (i < D) & (j // WIDE * WIDE <= i)
+    value = tl.load(whole + number * batch + i * ROW + j, mask=lower, other=0.0).to(tl.float32)
+    scale = tl.load(c + number * c_batch + line * C_ROW + line, mask=line < D, other=0.0)
+    value = tl.where(i == j, value * scale[:, None], tl.where(j < i, value, 0.0))
+    tl.store(out + number * D * D + i * D + j, value, mask=(i < D) & (j < D))
 
 
 def _weigh(  # type: ignore[no-untyped-def]
-    c, a, lead, h, c_batch, a_batch, row, d, ROWS: tl.constexpr, SIZE: tl.constexpr
+    c,
+    a,
+    lead,
+    h,
+    c_batch,
+    a_batch,
+    ROW: tl.constexpr,
+    WIDE: tl.constexpr,
+    D: tl.constexpr,
+    ROWS: tl.constexpr,
+    SIZE: tl.constexpr,
 ):
     number = tl.program_id(0).to(tl.int64)
     line = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     i, j = line[:, None], tl.arange(0, SIZE)[None, :]
-    at, inside = i * row + j, (i < d) & (j < d)
-    value = tl.load(c + number * c_batch + at, mask=inside & (j <= i), other=0.0).to(tl.float32)
-    down = tl.load(h + number * d + line, mask=line < d, other=0.0)
+    at, inside = i * ROW + j, (i < D) & (j < D)
+    lower = (i < D) & (j // WIDE * WIDE <= i)  # and what of C is above the diagonal is zero
+    value = tl.load(c + number * c_batch + at, mask=lower, other=0.0).to(tl.float32)
+    down = tl.load(h + number * D + line, mask=line < D, other=0.0)
     before = tl.load(a + number * a_batch + at, mask=inside, other=0.0).to(tl.float32)
     value = value * tl.load(lead + number) - down[:, None] * before
     tl.store(a + number * a_batch + at, value.to(a.dtype.element_ty), mask=inside)
@@ -114,34 +152,40 @@ def inverse_factor(matrix: Tensor, out: Tensor) -> None:
         _launch[(n,)](matrix, out, *strides, d, SIZE=16 if d <= 16 else 32, num_warps=1)
 
 
-def _strides(matrix: Tensor) -> tuple[int, int]:
-    return matrix.stride(0), matrix.stride(1)
+def _wide(matrix: Tensor) -> int:
+    """Numbers of 16 bytes."""
+    return 16 // matrix.element_size()
 
 
 def lower_factor(raw: Tensor, out: Tensor) -> None:
     """C of the free parameter (n, d, d): its lower triangle with an exponentiated diagonal.
 
-    What is above the diagonal of ``out`` stays as it is.
+    What is above the diagonal of ``out`` must be zero, and stays it.
     """
     d = raw.shape[-1]
-    by_rows(_launch_lower_factor, len(raw), d, d, raw.contiguous(), out, *_strides(out), d)
+    sizes = {"OUT_ROW": out.stride(1), "D": d}
+    by_rows(_launch_lower_factor, len(raw), d, d, raw.contiguous(), out, out.stride(0), **sizes)
 
 
 def shortened(lower: Tensor, d: int, width: int) -> Tensor:
     """Lower triangles of d rows as (n, width, width) of 16 bits, zeros elsewhere."""
     out = lower.new_empty(len(lower), width, width, dtype=torch.bfloat16)
-    by_rows(_launch_shortened, len(lower), width, width, lower, out, *_strides(lower), d, width)
+    sizes = {"ROW": lower.stride(1), "D": d, "WIDTH": width}
+    by_rows(_launch_shortened, len(lower), width, width, lower, out, lower.stride(0), **sizes)
     return out
 
 
 def free_gradient(whole: Tensor, c: Tensor, out: Tensor) -> None:
     """The gradient of C (n, e, e) as that of its free parameter (n, d, d), d at most e."""
-    d, strides = out.shape[-1], (*_strides(whole), *_strides(c))
-    by_rows(_launch_free_gradient, len(out), d, d, whole, c, out, *strides, d)
+    d = out.shape[-1]
+    sizes = {"ROW": whole.stride(1), "C_ROW": c.stride(1), "WIDE": _wide(whole), "D": d}
+    strides = (whole.stride(0), c.stride(0))
+    by_rows(_launch_free_gradient, len(out), d, d, whole, c, out, *strides, **sizes)
 
 
 def weigh(c: Tensor, a: Tensor, lead: Tensor, h: Tensor) -> None:
     """A <- lead C - diag(h) A of (n, e, e), with C lower triangular; rows lie equally far apart."""
     d = a.shape[-1]
-    strides = (c.stride(0), a.stride(0), a.stride(1))
-    by_rows(_launch_weigh, len(a), d, d, c, a, lead, h.contiguous(), *strides, d)
+    sizes = {"ROW": a.stride(1), "WIDE": _wide(a), "D": d}
+    strides = (c.stride(0), a.stride(0))
+    by_rows(_launch_weigh, len(a), d, d, c, a, lead, h.contiguous(), *strides, **sizes)

@@ -36,6 +36,7 @@ from whowrote.model.devices import own_kernels, products
 
 SMALLEST_BLOCK = 32
 ALIGNMENT = {"cuda": 4}
+TILES = {"cuda": 64}
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,13 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
 
 
 def _half(d: int, device: torch.device) -> int:
-    """Where to cut: in the middle, or a little below it so that both halves begin on 16 bytes."""
+    """Where to cut: in the middle, or a little below it so that both halves begin on 16 bytes.
+
+    On a graphics processor the second part is a multiple of 64, the tile of its products.
+    """
+    if device.type in TILES and d > TILES[device.type]:
+        second = TILES[device.type] * max(1, d // (2 * TILES[device.type]))
+        return d - second + _padding(d - second, device)
     return d // 2 + _padding(d // 2, device)
 
 
@@ -267,8 +274,8 @@ def free_gradient(
 
     Only the lower triangle is free, and its diagonal is a logarithm.
     """
-    if (kernels := own_kernels(whole.device, whole.dtype)) is not None:
-        gradient = whole.new_empty(len(whole), d, d)
+    if (kernels := own_kernels(c.device, c.dtype)) is not None:
+        gradient = c.new_empty(len(c), d, d)
         kernels.free_gradient(whole, c, gradient)
         return gradient
     gradient = torch.tril(whole[:, :d, :d])

@@ -47,8 +47,10 @@ class Plan:
     ``watch`` names what early stopping looks at on the validation rows: ``"log-loss"`` and
     ``"error"`` of the known authors, or ``"bound"``. The scale matrices move in every
     ``scale_every``-th step of an epoch; in between they stand still, and what is known of them
-    stays exact. ``precision`` is that of the products of networks and distances on a graphics
-    processor ("highest", "high" or "medium", as torch names them); factorisations are always exact.
+    stays exact. ``precision`` is that of products on a graphics processor, as torch names it:
+    "highest" is exact, "high" shortens the factors of networks and distances to TF32, and "medium"
+    also those of the gradients of scale matrices, to bfloat16, where the joint score is all that is
+    maximised. Factorisations are always exact.
     """
 
     max_epochs: int = 60
@@ -59,7 +61,7 @@ class Plan:
     average: float = 0.99
     watch: str = "log-loss"
     scale_every: int = 1
-    precision: str = "high"
+    precision: str = "medium"
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,16 @@ def test_the_lowest_development_error_is_chosen_then_the_log_loss() -> None:
     assert choose(rows[3:], lambda row: row.fold) == {}
 
 
+def test_the_largest_ensemble_is_reported_even_where_a_lone_fit_was_luckier() -> None:
+    rows = [
+        trial(settings={"step": 1}, development_error=0.1),
+        trial(settings={"step": 1, "n_members": 4}, development_error=0.2),
+        trial(settings={"step": 1, "n_members": 16}, development_error=0.3),
+    ]
+    assert choose(rows, lambda row: row.fold) == {0: 2}
+    assert choose(rows[:1], lambda row: row.fold) == {0: 0}
+
+
 def test_every_fold_chooses_for_itself() -> None:
     rows = [
         trial(fold=fold, settings={"step": step}, development_error=0.1 + 0.1 * (fold != step))

@@ -3,9 +3,11 @@ r"""What is reported: in every fold, the configuration with the lowest developme
 .. math:: \hat c_f = \arg\min_c e_{\mathrm{dev}}(c, f), \qquad
     \bar e = \frac1{|F|} \sum_f e_{\mathrm{test}}(\hat c_f, f)
 
-Ties go to the lower log-loss on the development rows, then to the name of the configuration. The
-choice is made among candidates, which carry no test figures; the test error of what was chosen is
-looked up afterwards, by row number.
+Ties go to the lower log-loss on the development rows, then to the name of the configuration. A
+method that is tried as ensembles is reported as its largest one: the best of many lone fits owes
+part of its development error to chance, an ensemble of what was chosen does not. The choice is made
+among candidates, which carry no test figures; the test error of what was chosen is looked up
+afterwards, by row number.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ def choose(candidates: Sequence[Candidate], by: Key) -> dict[Hashable, int]:
     }
 
 
-def _rank(candidate: Candidate) -> tuple[float, float, str, int]:
+def _rank(candidate: Candidate) -> tuple[int, float, float, str, int]:
     error, loss = candidate.development_error, candidate.development_log_loss
     assert error is not None  # for the type checker: choose() leaves those out
-    return error, math.inf if loss is None else loss, candidate.configuration, candidate.seed
+    members = int(candidate.settings.get("n_members", 1))
+    loss = math.inf if loss is None else loss
+    return -members, error, loss, candidate.configuration, candidate.seed
 
 
 @dataclass(frozen=True)

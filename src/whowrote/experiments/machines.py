@@ -25,12 +25,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whowrote import __version__
 from whowrote.errors import InputError
 from whowrote.experiments.protocol import Method, Unit
 from whowrote.experiments.trials import Trial, canonical
 from whowrote.splits import Split
 
-PACKAGES = ("whowrote", "scikit-learn", "numpy", "scipy")
+PACKAGES = ("scikit-learn", "numpy", "scipy")
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
 
 
 def _versions() -> str:
-    found = {name: version(name) for name in PACKAGES}
+    found = {"whowrote": __version__} | {name: version(name) for name in PACKAGES}
     return canonical({**found, "python": platform.python_version(), "device": platform.machine()})
 
 

@@ -58,8 +58,9 @@ def test_a_silent_system_is_taken_to_be_small(
 
 @pytest.mark.gpu
 def test_a_group_fits_the_device(cuda: torch.device) -> None:
-    """What the measured model foretells for sixteen members is what sixteen members take."""
-    one, three, sixteen = (capacity._measured(WIDE, Plan(), m, cuda) for m in (1, 3, 16))
-    foretold = one + 15 * (three - one) / 2
-    assert sixteen < 1.25 * foretold
-    assert sixteen > 0.5 * foretold
+    """What the measured model foretells for forty members is what forty members take."""
+    few, more = capacity.PROBES
+    lower, upper, forty = (capacity._measured(WIDE, Plan(), m, cuda) for m in (few, more, 40))
+    foretold = lower + (40 - few) * (upper - lower) / (more - few)
+    assert forty < foretold / capacity.USABLE
+    assert forty > 0.5 * foretold

@@ -36,7 +36,7 @@ def made(
         1.0,
         block=4,
     )
-    step.begin_epoch(batch(0, m, device)[:, None])
+    step.begin_epoch(torch.arange(16, device=device).expand(m, 1, 16))
     return fleet, step
 
 
@@ -79,6 +79,7 @@ def test_terms_are_summed_over_the_epoch() -> None:
 def test_a_step_that_asks_for_the_joint_score_alone_computes_no_other_distance() -> None:
     assert made(Step)[1].width == 0
     _, step = made(Step, label_weight=0.0)
+    step.begin_epoch(batch(0)[:, None])
     counts = [int((step.rows.labels[row] == k).sum()) for row in batch(0) for k in range(K)]
     assert step.width == max(counts)
 

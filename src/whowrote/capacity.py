@@ -3,8 +3,8 @@ r"""How many members fit: a memory model that is measured, so that nothing ends 
 .. math:: \mathrm{bytes}(M) = a + b M, \qquad
     M_{\max} = \lfloor (0.8\, \mathrm{free} - a) / b \rfloor
 
-On a graphics processor *a* and *b* are measured by training and judging fleets of one and of three
-members for two steps. On a processor they are counted from the sizes of the arrays a step holds.
+On a graphics processor *a* and *b* are measured by training and judging two small fleets for two
+steps. On a processor they are counted from the sizes of the arrays a step holds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from whowrote.training import EVALUATION_ROWS, Assignment, Plan, train
 LARGEST_GROUP = 512
 """More members do not train faster together, and a killed sweep loses more of them."""
 USABLE = 0.8
+PROBES, SMALLEST_PROBES = (4, 12), (1, 3)
+"""Members of the fleets that are measured: memory comes in pieces, which few members do not fill."""
 
 
 def group_size(
@@ -38,9 +40,10 @@ def group_size(
         room = USABLE * torch.cuda.mem_get_info(device)[0]
         if 2 * wanted * each < room:  # no need to measure what fits twice
             return wanted
-        one, three = (_measured(architecture, plan, m, device) for m in (1, 3))
-        each = max(1, (three - one) // 2)
-        room = USABLE * torch.cuda.mem_get_info(device)[0] - max(0, one - each)
+        few, more = PROBES if 2 * PROBES[1] * each < room else SMALLEST_PROBES
+        lower, upper = (_measured(architecture, plan, m, device) for m in (few, more))
+        each = max(1, (upper - lower) // (more - few))
+        room = USABLE * torch.cuda.mem_get_info(device)[0] - max(0, lower - few * each)
     else:
         room = USABLE * _free_memory()
     return max(1, min(wanted, int(room // each)))

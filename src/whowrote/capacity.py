@@ -22,7 +22,7 @@ LARGEST_GROUP = 512
 """More members do not train faster together, and a killed sweep loses more of them."""
 USABLE = 0.8
 PROBES, SMALLEST_PROBES = (4, 12), (1, 3)
-"""Members of the fleets that are measured: memory comes in pieces, which few members do not fill."""
+"""Members of the fleets that are measured: memory comes in pieces, which few do not fill."""
 
 
 def group_size(

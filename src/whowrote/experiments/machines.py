@@ -1,16 +1,18 @@
-r"""The support vector machines of the table, each over its grid, on every fold of a training size.
+r"""The other methods of the table, each over its grid, on every fold of a training size.
 
 .. math:: C \in \{10^{-3}, \dots, 1\}, \qquad (C, \gamma) \in \{\tfrac14, \dots, 16\} \times
     \{\tfrac1{8 L}, \dots, \tfrac4L\}
 
 The linear machine follows the path of its C, one start per fold; the RBF machine shares a kernel
-between the C of one gamma. Jobs are spread over processes, each with one thread.
+between the C of one gamma. The readers take the texts themselves: an SVM on n-grams, and
+``Attributor()`` as it comes. Jobs are spread over processes, each with one thread.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 from whowrote import __version__
 from whowrote.errors import InputError
-from whowrote.experiments.protocol import Method, Unit
+from whowrote.experiments.protocol import READERS, Method, Unit
 from whowrote.experiments.trials import Trial, canonical
 from whowrote.splits import Split
 
@@ -57,8 +59,8 @@ class Material:
         """The texts, or a sentence on how to give them."""
         if self.texts is None:
             raise InputError(
-                "n-grams are of texts and only vectors are given; name the corpus with --texts, or "
-                "leave the method out"
+                "this method reads texts and only vectors are given; name the corpus with --texts, "
+                "or leave the method out"
             )
         return self.texts
 
@@ -89,7 +91,7 @@ def machine_trials(
     unit: Unit, material: Material, splits: dict[int, Split], workers: int = 1
 ) -> list[Trial]:
     """Fit a unit of machines and return its trials."""
-    if unit.method.kind == "ngram-svm":
+    if unit.method.kind in READERS:
         _ = material.required_texts  # or a sentence, before any process starts
     jobs = [job for fold in unit.folds for job in _jobs(unit.method, splits[fold], fold)]
     with _pool(material, min(workers, len(jobs))) as run:
@@ -105,7 +107,9 @@ def _jobs(method: Method, split: Split, fold: int) -> list[Job]:
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for point in ({**method.fixed, **point} for point in method.points):
         alike[canonical({**point, "C": None})].append(point)
-    ordered = (tuple(sorted(own, key=lambda point: float(point["C"]))) for own in alike.values())
+    ordered = (
+        tuple(sorted(own, key=lambda point: float(point.get("C", 0)))) for own in alike.values()
+    )
     name = split.hash
     return [Job(method.kind, points, split, name, fold) for points in ordered]
 
@@ -120,7 +124,7 @@ def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
         share=unit.share,
         seed=0,
         split=job.hash,
-        data=material.text_hash if job.kind == "ngram-svm" else material.hash,
+        data=material.text_hash if job.kind in READERS else material.hash,
         n_train=len(split.train),
         n_development=len(split.development),
         development_error=scored.development_error,
@@ -186,8 +190,8 @@ def scores(job: Job, material: Material) -> list[Scored]:
 def _answers(job: Job, material: Material) -> list[NDArray[Any]]:
     """The named authors of development and test rows, for every point."""
     train, held = list(job.split.train), [*job.split.development, *job.split.test]
-    if job.kind == "ngram-svm":
-        return [_read(material, train, held, point) for point in job.points]
+    if job.kind in READERS:
+        return [_read(job.kind, material, train, held, point) for point in job.points]
     X = np.asarray(material.X, dtype=np.float64)
     classes, codes = np.unique(material.y[train], return_inverse=True)
     strengths = [point["C"] for point in job.points]
@@ -203,11 +207,21 @@ def _answers(job: Job, material: Material) -> list[NDArray[Any]]:
 
 
 def _read(
-    material: Material, train: Sequence[int], held: Sequence[int], point: dict[str, Any]
+    kind: str,
+    material: Material,
+    train: Sequence[int],
+    held: Sequence[int],
+    point: dict[str, Any],
 ) -> NDArray[Any]:
+    """The authors that a reader of texts names; of ours the best one, however unusual the text."""
+    from whowrote.attribution import Attributor
     from whowrote.baselines import NGramSVM
+    from whowrote.features.interface import ReliabilityWarning
 
     texts = material.required_texts
-    reader = NGramSVM(**point, probability=False)
-    reader.fit([texts[row] for row in train], material.y[train])
-    return np.asarray(reader.predict([texts[row] for row in held]))
+    own = kind == "attributor"
+    reader: Any = Attributor(**point) if own else NGramSVM(**point, probability=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReliabilityWarning)  # short texts are part of the corpus
+        reader.fit([texts[row] for row in train], material.y[train].tolist())
+        return np.asarray(reader.predict([texts[row] for row in held]))

@@ -38,7 +38,9 @@ from typing import Any
 
 from whowrote.errors import InputError
 
-KINDS = ("vae", "linear-svm", "rbf-svm", "ngram-svm")
+KINDS = ("vae", "linear-svm", "rbf-svm", "ngram-svm", "attributor")
+READERS = ("ngram-svm", "attributor")
+"""Kinds that read texts, not vectors."""
 
 
 @dataclass(frozen=True)

@@ -303,7 +303,7 @@ def matmul_rate(precision: str) -> float:
 
 
 KINDS = {
-    "products": ("gemm", "gemv", "cutlass"),
+    "products": ("gemm", "gemv", "cutlass", "nvjet"),
     "factorisation": ("potrf", "trsm", "triu_tril", "inverse_factor"),
     "reductions": ("reduce", "softmax", "norm"),
     "optimizer": ("multi_tensor", "lerp", "_adam"),

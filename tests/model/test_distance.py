@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from latents import FLOOR, apart, leaves
 from whowrote import kernels
 from whowrote.model import distance
 from whowrote.model.devices import own_kernels, products
@@ -17,18 +18,7 @@ from whowrote.model.distance import (
 )
 
 M, N, K = 2, 7, 3
-FLOOR = torch.tensor([0.1, 0.5], dtype=torch.float64)
 EXACT = 1e-10
-
-
-def leaves(d: int) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(d)
-
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    parts = [drawn(M, N, d), drawn(M, N, d).exp(), drawn(M, K, d), 0.3 * drawn(M, K, d, d)]
-    return [part.requires_grad_() for part in parts]
 
 
 def by_definition(
@@ -50,10 +40,6 @@ def pulled(outputs: tuple[Tensor, Tensor], parts: list[Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(total, parts))
 
 
-def apart(a: Tensor, b: Tensor) -> float:
-    return float((a - b).abs().max() / b.abs().max())
-
-
 @pytest.mark.parametrize("d", [1, 5, 40])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("alignment", [1, 4])
@@ -61,7 +47,7 @@ def test_values_and_gradients_are_those_of_the_definition(
     d: int, known: bool, alignment: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
-    parts = leaves(d)
+    parts = leaves(d, N, K)
     mean, variance, loc, raw = parts
     spread = None if known else variance
     ours = expected_distance(mean, spread, loc, raw, precision_of(raw, FLOOR))
@@ -74,14 +60,14 @@ def test_values_and_gradients_are_those_of_the_definition(
 
 def test_a_gradient_without_the_trace_term_would_be_wrong() -> None:
     """Negative control: the uncertainty of x pulls at the scale matrices as well."""
-    mean, variance, loc, raw = leaves(5)
+    mean, variance, loc, raw = leaves(5, N, K)
     full = pulled(expected_distance(mean, variance, loc, raw, precision_of(raw, FLOOR)), [raw])
     bare = pulled(expected_distance(mean, None, loc, raw, precision_of(raw, FLOOR)), [raw])
     assert apart(bare[0], full[0]) > 1e-2
 
 
 def test_frozen_scale_matrices_get_no_gradient() -> None:
-    mean, variance, loc, raw = leaves(5)
+    mean, variance, loc, raw = leaves(5, N, K)
     known = precision_of(raw, FLOOR)
     ours = expected_distance(mean, variance, loc, raw.detach(), known)
     theirs = by_definition(mean, variance, loc, raw.detach())
@@ -156,7 +142,7 @@ def test_on_a_processor_the_setting_of_the_user_stays() -> None:
 
 @pytest.mark.gpu
 def test_factorisations_are_exact_whatever_the_products_are(cuda: torch.device) -> None:
-    raw = leaves(64)[3].detach().float().to(cuda)
+    raw = leaves(64, N, K)[3].detach().float().to(cuda)
     floor = FLOOR.float().to(cuda)
     with products("medium", cuda):
         shortened = raw[0] @ raw[0].mT

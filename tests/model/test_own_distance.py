@@ -6,34 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from latents import FLOOR, apart, leaves
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams, distance
 from whowrote.model.distance import expected_distance, precision_of
 from whowrote.model.initialize import initialize_networks
 from whowrote.model.own_distance import Groups, own_distance, widest
 
 M, N, K = 2, 9, 4
-FLOOR = torch.tensor([0.1, 0.5], dtype=torch.float64)
 LABELS = torch.tensor([[0, 1, 1, 3, 1, 0, 3, 3, 1], [2, 2, 2, 2, 2, 2, 0, 2, 2]])
-
-
-def leaves(d: int) -> list[Tensor]:
-    generator = torch.Generator().manual_seed(d)
-
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    parts = [drawn(M, N, d), drawn(M, N, d).exp(), drawn(M, K, d), 0.3 * drawn(M, K, d, d)]
-    return [part.requires_grad_() for part in parts]
 
 
 def pulled(delta: Tensor, log_det: Tensor, parts: list[Tensor]) -> list[Tensor]:
     weights = torch.sin(torch.arange(delta.numel()).double()).reshape(delta.shape)
     total = (delta * weights).sum() + (log_det * torch.arange(K)).sum()
     return list(torch.autograd.grad(total, parts))
-
-
-def apart(a: Tensor, b: Tensor) -> float:
-    return float((a - b).detach().abs().max() / b.detach().abs().max())
 
 
 @pytest.mark.parametrize("d", [1, 5, 40])
@@ -43,7 +29,7 @@ def test_values_and_gradients_are_those_of_all_distances(
     d: int, alignment: int, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
-    parts = leaves(d)
+    parts = leaves(d, N, K)
     groups = Groups.of(LABELS, K, widest(LABELS, K) + spare)
     slots, log_det = own_distance(*parts, precision_of(parts[3], FLOOR), groups)
     ours = groups.values(slots)
@@ -58,7 +44,7 @@ def test_values_and_gradients_are_those_of_all_distances(
 
 
 def test_frozen_scale_matrices_get_no_gradient() -> None:
-    mean, variance, loc, raw = leaves(5)
+    mean, variance, loc, raw = leaves(5, N, K)
     groups = Groups.of(LABELS, K, 8)
     slots, log_det = own_distance(
         mean, variance, loc, raw.detach(), precision_of(raw, FLOOR), groups
@@ -134,7 +120,7 @@ def test_on_a_graphics_processor_it_is_the_same_to_single_precision(
 ) -> None:
     found = []
     for device, dtype in ((torch.device("cpu"), torch.float64), (cuda, torch.float32)):
-        parts = [part.detach().to(device, dtype).requires_grad_() for part in leaves(d)]
+        parts = [part.detach().to(device, dtype).requires_grad_() for part in leaves(d, N, K)]
         labels, floor = LABELS.to(device), FLOOR.to(device, dtype)
         groups = Groups.of(labels, K, 16)
         slots, log_det = own_distance(*parts, precision_of(parts[3], floor), groups)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from whowrote.experiments.paired import Paired
     from whowrote.experiments.published import Step
     from whowrote.experiments.table1 import Table1
     from whowrote.experiments.trials import Trials
@@ -195,7 +196,7 @@ def _show(made: Table1) -> None:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("method")
     for share in made.sizes:
-        table.add_column(f"{share:.0%}", justify="right")
+        table.add_column(f"{share:.0%}", justify="right", no_wrap=True)
     for method in made.methods:
         table.add_row(method, *(_cell(made, method, share) for share in made.sizes))
     console.print(table)
@@ -222,11 +223,15 @@ def _tests(made: Table1, method: str) -> Any:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("against")
     for share in made.sizes:
-        table.add_column(f"{share:.0%}", justify="right")
+        table.add_column(f"{share:.0%}", justify="right", no_wrap=True)
     found = {(one.second, one.share): one.test for one in made.against(method)}
     for other in made.methods:
         if other != method:
             tests = [found.get((other, share)) for share in made.sizes]
-            cells = ["-" if t is None else f"{100 * t.difference:+.2f} ({t.p:.2f})" for t in tests]
-            table.add_row(other, *cells)
+            table.add_row(other, *("-" if t is None else _difference(t) for t in tests))
     return table
+
+
+def _difference(test: Paired) -> str:
+    p = f"{test.p:.2f}".removeprefix("0")  # a column less in a narrow window
+    return f"{100 * test.difference:+.2f} ({p})"

@@ -10,7 +10,7 @@ r"""The mixture in latent space, one component per author.
 with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilon})`,
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
-inverse (:mod:`whowrote.model.distance`); the matrix itself is never inverted.
+inverse (:mod:`whowrote.model.distance`); no distance is measured by an inverted matrix.
 """
 
 from __future__ import annotations

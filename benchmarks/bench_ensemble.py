@@ -1,14 +1,14 @@
 """What an ensemble costs: sixteen members against one, D=50, K=30, 16,000 x 200, on the CPU.
 
 Command: ``python benchmarks/bench_ensemble.py``. Two cores, about two minutes.
-Expect: the ensemble takes about 8 times as long as one member (half the price a member). One member
-alone has both cores to itself, and feels every other job on them more than the ensemble does.
+Expect: the ensemble takes at most 8 times as long as one member (half the price a member). Medians
+are compared, not rounds: one member alone feels every other job on the machine more than the
+ensemble does, so that single rounds would flatter the ensemble. Last measured: above 8, missed.
 """
 
 from __future__ import annotations
 
 import time
-from itertools import pairwise
 from statistics import median
 
 import numpy as np
@@ -50,13 +50,11 @@ def main() -> None:
     for _ in range(ROUNDS):
         many.append(seconds(MEMBERS, X, y))
         ones.append(seconds(1, X, y))
-    ratios = [2 * m / (a + b) for m, (a, b) in zip(many, pairwise(ones), strict=True)]
     print(f"threads: {torch.get_num_threads()}, rounds: {ROUNDS}")
     print(f"one member: {median(ones):.2f} s for {EPOCHS} epochs ({min(ones):.2f} at best)")
     print(f"{MEMBERS} members: {median(many):.2f} s ({min(many):.2f} at best)")
-    print(
-        f"ratio: {median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f} (aim: at most 8)"
-    )
+    ratio, best = median(many) / median(ones), min(many) / min(ones)
+    print(f"ratio of medians: {ratio:.2f} (required: at most 8); of the best times: {best:.2f}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
+from whowrote.model.devices import own_kernels
+
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 AVERAGE_EVERY = 4
@@ -124,12 +126,9 @@ class FleetAdam:
 def _own_kernel(parameters: Sequence[Tensor]) -> Callable[..., None] | None:
     """Our own Adam, on graphics processors in single precision."""
     like = parameters[0]
-    plain = all(p.dtype == torch.float32 and p.is_contiguous() for p in parameters)
-    if like.device.type != "cuda" or not plain:
-        return None
-    from whowrote import kernels  # a compiler comes with it
-
-    return kernels.adam if kernels.works(like.device) else None
+    kernels = own_kernels(like.device, like.dtype)
+    plain = all(p.dtype == like.dtype and p.is_contiguous() for p in parameters)
+    return kernels.adam if kernels is not None and plain else None
 
 
 def _adam(batch: list[tuple[Tensor, ...]], rate: Tensor) -> None:

@@ -168,10 +168,8 @@ class MixtureVAE(nn.Module):
         groups: Groups | None,
     ) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
         """What is said of z and u, and of the labels."""
-        weights, objective = (
-            Weights(self.joint_weight, self.label_weight),
-            self.architecture.objective,
-        )
+        weights = Weights(self.joint_weight, self.label_weight)
+        objective = self.architecture.objective
         if groups is not None:
             own = self.mixture.own_score(q, groups, precision, frozen)
             prior = own_prior_term(own, groups, self.mixture, weights, objective)

@@ -55,7 +55,7 @@ def fit(
     asked = read_protocol(protocol)
 
     def show(step: Step) -> None:
-        state = "is there" if step.found else "is fitted"
+        state = "is there" if step.found else "is being fitted"
         typer.echo(f"{step.number}/{step.of} {step.label} {state}", err=True)
 
     part = Part(method or None, size or None, fold or None, dimension or None)

@@ -70,9 +70,17 @@ def falls_with_data(table: Table1) -> Verdict:
     if len(names) < len(FOUR) or len(table.sizes) < 2:
         return Verdict(claim, None, "Not all methods are there at all sizes.")
     runs = {name: [100 * table.cells[name, s].mean for s in table.sizes] for name in names}
-    holds = all(after < before for own in runs.values() for before, after in pairwise(own))
+    rises = [
+        f"{name} from {table.sizes[at]:.0%} to {table.sizes[at + 1]:.0%} by {after - before:.2f}"
+        for name, own in runs.items()
+        for at, (before, after) in enumerate(pairwise(own))
+        if after >= before
+    ]
     parts = [f"{name} {own[0]:.1f} to {own[-1]:.1f} %" for name, own in runs.items()]
-    return Verdict(claim, holds, "; ".join(parts) + ".")
+    steps = len(names) * (len(table.sizes) - 1)
+    head = f"{steps - len(rises)} of {steps} steps fall"
+    head += f" (not: {'; '.join(rises)} points). " if rises else ". "
+    return Verdict(claim, not rises, head + "; ".join(parts) + ".")
 
 
 def dimension_grows(found: Dimensions) -> Verdict:

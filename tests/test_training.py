@@ -574,6 +574,21 @@ def test_initialization_places_components_on_the_encoded_rows(rows: Rows) -> Non
     assert not torch.allclose(fleet.mixture.loc[0], fleet.mixture.loc[1], atol=1e-3)
 
 
+def test_components_are_placed_from_all_parts(rows: Rows, monkeypatch) -> None:
+    def placed(n_rows: int) -> MixtureVAE:
+        monkeypatch.setattr("whowrote.training.CACHED_ROWS", n_rows)
+        fleet = MixtureVAE(ARCHITECTURE, [Member(seed=1), Member(seed=2)]).double()
+        initialize(fleet, rows, assigned([1, 2]))
+        return fleet
+
+    whole, parts = placed(N).mixture, placed(7).mixture
+    for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-9)
+    # Negative control: the first part alone would place them elsewhere.
+    monkeypatch.setattr("whowrote.training.PLACEMENT_ROWS", 7)
+    assert not torch.allclose(placed(7).mixture.loc, whole.loc, rtol=1e-3)
+
+
 def test_a_second_phase_that_only_worsens_keeps_the_first(rows: Rows) -> None:
     member = Member(seed=5, learning_rate=0.02, label_weight=10.0)
     first = trained([member], rows)

@@ -37,6 +37,8 @@ from whowrote.optimizer import FleetAdam, MovingAverage
 from whowrote.stepping import BLOCK, GraphedStep, Step
 
 EVALUATION_ROWS = 2048
+CACHED_ROWS = 256
+"""On a processor: more rows at once would be written to fresh memory instead of the cache."""
 PLACEMENT_ROWS = 4096
 
 
@@ -159,9 +161,16 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     """Random networks from each member's seed; components placed by the labels of its rows."""
     initialize_networks(fleet, [member.seed for member in fleet.members])
     n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
-    batch = rows.take(torch.stack([index[:n] for index in assignment.train]))
+    index = torch.stack([own[:n] for own in assignment.train])
     with torch.no_grad():
-        place_components(fleet.mixture, fleet.encode(batch.inputs).mean, batch.labels)
+        parts = index.split(_at_once(index.device), dim=1)
+        means = torch.cat([fleet.encode(rows.take(part).inputs).mean for part in parts], dim=1)
+        place_components(fleet.mixture, means, rows.labels[index])
+
+
+def _at_once(device: torch.device) -> int:
+    """How many rows of every member are looked at together."""
+    return min(EVALUATION_ROWS, CACHED_ROWS) if device.type == "cpu" else EVALUATION_ROWS
 
 
 @torch.no_grad()
@@ -182,10 +191,11 @@ def watched_values(
     padded = torch.nn.utils.rnn.pad_sequence(list(index), batch_first=True)
     lengths = torch.tensor([len(part) for part in index], device=padded.device)
     total = torch.zeros(len(fleet), device=padded.device, dtype=torch.float64)
-    for low in range(0, longest, EVALUATION_ROWS):
-        part = padded[:, low : low + EVALUATION_ROWS]
+    size = _at_once(padded.device)
+    for low in range(0, longest, size):
+        part = padded[:, low : low + size]
         inside = torch.arange(low, low + part.shape[1], device=padded.device) < lengths[:, None]
-        own = None if noise is None else noise[:, :, low : low + EVALUATION_ROWS].flatten(1, 2)
+        own = None if noise is None else noise[:, :, low : low + size].flatten(1, 2)
         losses = _row_losses(fleet, rows, part, watch, own, precision)
         total += torch.where(inside, losses, 0.0).sum(1)
     means = (total / lengths).tolist()

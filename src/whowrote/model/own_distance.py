@@ -176,7 +176,7 @@ class Few:
         """The gradient of the free parameter behind C."""
         kernels = own_kernels(c.device, c.dtype)
         if kernels is not None and torch.get_float32_matmul_precision() == "medium":
-            return free_gradient(self._shortened(c, w, d, kernels), c, d)
+            return _free(self._shortened(c, w, d, kernels), c, d)
         s = w.mT @ w  # once a step; rows are whitened by W, never by this
         inner = s @ c
         if kernels is not None:
@@ -184,7 +184,7 @@ class Few:
         else:
             inner.mul_(-self.h.mT).addcmul_(c, self.lead[:, None, None])
         whole = (s @ inner).baddbmm_(self.pull.mT, self.y @ c, alpha=-1)
-        return free_gradient(whole, c, d)
+        return _free(whole, c, d)
 
     def _shortened(self, c: Tensor, w: Tensor, d: int, kernels: ModuleType) -> Tensor:
         """The same in numbers of 16 bits, summed in 32: [S, -2 g y'] [l C - h S C; y C]."""
@@ -201,6 +201,12 @@ class Few:
         torch.bmm(y.to(c.dtype), c, out=right[:, width:])
         torch.neg(pull.to(c.dtype).mT, out=left[:, :, width:])
         return left @ right
+
+
+def _free(whole: Tensor, c: Tensor, d: int) -> Float[Tensor, "b d d"]:
+    gradient = c.new_empty(len(c), d, d)
+    free_gradient(whole, c, out=gradient)
+    return gradient
 
 
 def own_distance(

@@ -4,7 +4,7 @@ Reads an ``.npz`` with ``X``, ``y``, ``train`` and ``test``. All settings were c
 the training rows; the test rows are read once, here.
 
 Command:  python experiments/levs30.py levs30.npz [--component gaussian] [--baselines]
-Hardware: one H200, about 80 s; on two cores about 4 minutes a member. Baselines: 5 minutes.
+Hardware: one H200, about 30 s; on two cores about 4 minutes a member. Baselines: 5 minutes.
 Expect:   Student-t about 26 % with one member and 25.5 % with sixteen; linear SVM 27.7 %, RBF SVM
           25.7 %.
 """

@@ -163,7 +163,7 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
     index = torch.stack([own[:n] for own in assignment.train])
     with torch.no_grad():
-        parts = index.split(_at_once(index.device), dim=1)
+        parts = torch.split(index, _at_once(index.device), dim=1)
         means = torch.cat([fleet.encode(rows.take(part).inputs).mean for part in parts], dim=1)
         place_components(fleet.mixture, means, rows.labels[index])
 

@@ -43,10 +43,12 @@ def pulled(outputs: tuple[Tensor, Tensor], parts: list[Tensor]) -> list[Tensor]:
 @pytest.mark.parametrize("d", [1, 5, 40])
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("alignment", [1, 4])
+@pytest.mark.parametrize("one_thread", [False, True])
 def test_values_and_gradients_are_those_of_the_definition(
-    d: int, known: bool, alignment: int, monkeypatch: pytest.MonkeyPatch
+    d: int, known: bool, alignment: int, one_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
+    monkeypatch.setattr(distance, "one_thread", lambda device: one_thread)
     parts = leaves(d, N, K)
     mean, variance, loc, raw = parts
     spread = None if known else variance

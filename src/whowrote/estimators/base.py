@@ -213,7 +213,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
                 )
             else:
                 chosen = candidates[folds[candidates] == number]
-            rest = np.setdiff1d(candidates, chosen)
+            rest = candidates[~np.isin(candidates, chosen)]
             np.random.RandomState(member.seed).shuffle(rest)
             if folds is not None:  # members step together: shorter parts repeat some rows
                 rest = np.resize(rest, len(candidates) - smallest)

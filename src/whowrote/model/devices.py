@@ -1,4 +1,4 @@
-"""What the model asks of a graphics processor: shorter products, and kernels of our own."""
+"""What the model asks of its device: shorter products, kernels of our own, how many threads."""
 
 from __future__ import annotations
 
@@ -35,3 +35,11 @@ def own_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
     from whowrote import kernels  # a compiler comes with it
 
     return kernels if kernels.works(device) else None
+
+
+def one_thread(device: torch.device) -> bool:
+    """Whether a single thread of a processor works, for which other library calls are the fastest.
+
+    Members who train side by side (:mod:`whowrote.training`) have a thread for each watch.
+    """
+    return device.type == "cpu" and torch.get_num_threads() == 1

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from whowrote.model import MixtureVAE, Reservoir, Rows, Streams
-from whowrote.model.distance import Precision
 from whowrote.model.objectives import NAMES
 from whowrote.model.own_distance import Groups, widest
+from whowrote.model.precision import Precision
 from whowrote.optimizer import FleetAdam, MovingAverage
 
 BLOCK = 16

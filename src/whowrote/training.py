@@ -30,8 +30,8 @@ from whowrote.ledger import Ledger as Ledger
 from whowrote.ledger import Outcome as Outcome
 from whowrote.model import BoundTerms, MixtureVAE, Rows, Streams, place_components
 from whowrote.model.devices import products
-from whowrote.model.distance import Precision
 from whowrote.model.initialize import initialize_networks
+from whowrote.model.precision import Precision
 from whowrote.model.streams import Unison
 from whowrote.optimizer import FleetAdam, MovingAverage
 from whowrote.stepping import BLOCK, GraphedStep, Step

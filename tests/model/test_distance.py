@@ -5,19 +5,11 @@ import torch
 from torch import Tensor
 
 from latents import FLOOR, apart, leaves
-from whowrote import kernels
-from whowrote.model import distance
-from whowrote.model.devices import own_kernels, products
-from whowrote.model.distance import (
-    expected_distance,
-    inverse_cholesky,
-    lower_factor,
-    lower_product,
-    precision_of,
-    scale_matrix,
-)
+from whowrote.model import distance, precision
+from whowrote.model.distance import expected_distance
+from whowrote.model.precision import lower_factor, precision_of, scale_matrix
 
-M, N, K = 2, 7, 3
+N, K = 7, 3
 EXACT = 1e-10
 
 
@@ -47,8 +39,9 @@ def pulled(outputs: tuple[Tensor, Tensor], parts: list[Tensor]) -> list[Tensor]:
 def test_values_and_gradients_are_those_of_the_definition(
     d: int, known: bool, alignment: int, one_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
-    monkeypatch.setattr(distance, "one_thread", lambda device: one_thread)
+    monkeypatch.setitem(precision.ALIGNMENT, "cpu", alignment)
+    for module in (distance, precision):
+        monkeypatch.setattr(module, "one_thread", lambda device: one_thread)
     parts = leaves(d, N, K)
     mean, variance, loc, raw = parts
     spread = None if known else variance
@@ -76,147 +69,3 @@ def test_frozen_scale_matrices_get_no_gradient() -> None:
     free = [mean, variance, loc]
     for a, b in zip(pulled(ours, free), pulled(theirs, free), strict=True):
         assert apart(a, b) < EXACT
-
-
-@pytest.mark.parametrize("d", [1, 64, 65, 150])
-@pytest.mark.parametrize("alignment", [1, 4])
-def test_the_lower_product_by_halves(
-    d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
-    monkeypatch.setitem(distance.TILES, "cpu", 64 if alignment > 1 else 1000)
-    c = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
-    product = torch.zeros_like(c)
-    lower_product(c.tril(), product)
-    whole = c.tril() @ c.tril().mT
-    assert apart(product.tril(), whole.tril()) < 1e-12
-    # Negative control: what lies above the diagonal of C has no part in it.
-    assert d == 1 or apart(product.tril(), (c @ c.mT).tril()) > 1e-3
-
-
-@pytest.mark.parametrize("d", [1, 31, 33, 70, 150, 200])
-@pytest.mark.parametrize("alignment", [1, 4])
-def test_the_inverse_factor_by_halves(
-    d: int, alignment: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
-    monkeypatch.setitem(distance.TILES, "cpu", 64 if alignment > 1 else 1000)
-    a = torch.randn(3, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
-    sigma = a @ a.mT / d + 0.1 * torch.eye(d, dtype=torch.float64)
-    w = torch.zeros_like(sigma)
-    inverse_cholesky(sigma, w)
-    assert apart(w @ sigma @ w.mT, torch.eye(d, dtype=torch.float64).expand_as(w)) < 1e-9
-    assert torch.equal(w, w.tril())
-    # Negative control: the inverse of the upper factor also whitens, but is another matrix.
-    assert d == 1 or apart(w.mT @ sigma @ w, torch.eye(d, dtype=torch.float64).expand_as(w)) > 1e-3
-
-
-def test_a_broken_matrix_is_nan_and_leaves_its_neighbours_alone() -> None:
-    sigma = torch.eye(40, dtype=torch.float64).repeat(3, 1, 1)
-    sigma[1, 35, 35] = -1.0
-    w = torch.zeros_like(sigma)
-    inverse_cholesky(sigma, w)
-    assert torch.isnan(w[1]).any()
-    assert torch.equal(w[[0, 2]], sigma[[0, 2]])
-
-
-CUDA, CPU = torch.device("cuda"), torch.device("cpu")  # a name needs no device
-
-
-def test_precision_is_put_back() -> None:
-    before = torch.get_float32_matmul_precision()
-
-    def fails() -> None:
-        with products("medium", CUDA):
-            assert torch.get_float32_matmul_precision() == "medium"
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fails()
-    assert torch.get_float32_matmul_precision() == before
-
-
-def test_on_a_processor_the_setting_of_the_user_stays() -> None:
-    before = torch.get_float32_matmul_precision()
-    with products("medium", CPU):
-        assert torch.get_float32_matmul_precision() == before
-
-
-@pytest.mark.gpu
-def test_factorisations_are_exact_whatever_the_products_are(cuda: torch.device) -> None:
-    raw = leaves(64, N, K)[3].detach().float().to(cuda)
-    floor = FLOOR.float().to(cuda)
-    with products("medium", cuda):
-        shortened = raw[0] @ raw[0].mT
-        precision = precision_of(raw, floor)
-    w = precision.inverse_factor[..., :64, :64].double()
-    c = lower_factor(raw).double()
-    sigma = c @ c.mT + torch.diag_embed(floor.double()[:, None, None].expand(M, K, 64))
-    identity = torch.eye(64, dtype=torch.float64, device=cuda)
-    assert float((w @ sigma @ w.mT - identity).abs().max()) < 1e-3
-    # Negative control: a product in the same setting is not exact.
-    assert apart(shortened.double(), raw[0].double() @ raw[0].double().mT) > 1e-5
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("d", [1, 5, 16, 19, 25, 32, 50, 150, 200])
-def test_our_kernel_inverts_as_the_library_does(
-    cuda: torch.device, d: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a = torch.randn(300, d, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
-    sigma = (a @ a.mT / d + 0.01 * torch.eye(d, dtype=torch.float64)).to(cuda)
-    exact = torch.linalg.inv(torch.linalg.cholesky(sigma))
-    far = {}
-    for ours in (True, False):
-        own = kernels if ours else None
-        monkeypatch.setattr(distance, "own_kernels", lambda *_, own=own: own)
-        w = torch.full((300, d + 3, d + 5), 7.0, device=cuda)
-        w[:, :d, :d] = 0.0
-        inverse_cholesky(sigma.float(), w[:, :d, :d])
-        far[ours] = float((w[:, :d, :d] - exact).norm() / exact.norm())
-        assert bool((w[:, d:] == 7).all())
-        assert bool((w[:, :, d:] == 7).all())
-        assert torch.equal(w[:, :d, :d], w[:, :d, :d].tril())
-    assert far[True] < 1e-4
-    assert far[True] < 4 * far[False] + 1e-6
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("d", [1, 6, 50, 150, 200])
-def test_our_kernels_for_triangles_do_what_the_library_does(
-    cuda: torch.device, d: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    e = d + -d % 4
-    raw, whole = (
-        torch.randn(12, n, n, generator=torch.Generator().manual_seed(n + i)).to(cuda)
-        for i, n in enumerate([d, e])
-    )
-    found = {}
-    for ours in (True, False):
-        own = kernels if ours else None
-        monkeypatch.setattr(distance, "own_kernels", lambda *_, own=own: own)
-        c = precision_of(0.1 * raw.reshape(3, 4, d, d), torch.ones(3, device=cuda)).factor
-        c = c.flatten(0, 1)
-        gradient = torch.empty(12, d, d, device=cuda)
-        distance.free_gradient(whole, c, out=gradient)
-        found[ours] = [c, gradient]
-    for one, other in zip(found[True], found[False], strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
-    # Negative control: the diagonal of the free parameter is a logarithm.
-    assert not torch.allclose(found[True][1], whole[:, :d, :d].tril())
-
-
-@pytest.mark.gpu
-def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
-    assert own_kernels(cuda, torch.float32) is not None
-    sigma = torch.eye(40, device=cuda).repeat(3, 1, 1)
-    sigma[1, 35, 35] = -1.0
-    w = torch.zeros_like(sigma)
-    inverse_cholesky(sigma, w)
-    assert bool(torch.isnan(w[1].diagonal()).any())
-    assert torch.equal(w[[0, 2]], sigma[[0, 2]])
-
-
-def test_without_a_device_there_is_no_kernel_of_our_own() -> None:
-    assert own_kernels(CPU, torch.float32) is None
-    assert own_kernels(CUDA, torch.float64) is None

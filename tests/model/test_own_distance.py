@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from latents import FLOOR, apart, leaves
-from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams, distance
-from whowrote.model.distance import expected_distance, precision_of
+from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams, precision
+from whowrote.model.distance import expected_distance
 from whowrote.model.initialize import initialize_networks
 from whowrote.model.own_distance import Groups, own_distance, widest
+from whowrote.model.precision import precision_of
 
 M, N, K = 2, 9, 4
 LABELS = torch.tensor([[0, 1, 1, 3, 1, 0, 3, 3, 1], [2, 2, 2, 2, 2, 2, 0, 2, 2]])
@@ -28,7 +29,7 @@ def pulled(delta: Tensor, log_det: Tensor, parts: list[Tensor]) -> list[Tensor]:
 def test_values_and_gradients_are_those_of_all_distances(
     d: int, alignment: int, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(distance.ALIGNMENT, "cpu", alignment)
+    monkeypatch.setitem(precision.ALIGNMENT, "cpu", alignment)
     parts = leaves(d, N, K)
     groups = Groups.of(LABELS, K, widest(LABELS, K) + spare)
     slots, log_det = own_distance(*parts, precision_of(parts[3], FLOOR), groups)

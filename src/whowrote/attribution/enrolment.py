@@ -34,8 +34,8 @@ from whowrote.corpus import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.model import MixtureVAE
-from whowrote.model.distance import lower_factor
 from whowrote.model.initialize import class_statistics, free_factor
+from whowrote.model.precision import lower_factor
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor

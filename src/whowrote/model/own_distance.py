@@ -29,7 +29,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from whowrote.model.devices import own_kernels
-from whowrote.model.distance import Precision, free_gradient
+from whowrote.model.distance import free_gradient
+from whowrote.model.precision import Precision
 
 
 @dataclass(frozen=True)

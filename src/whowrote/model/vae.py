@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from whowrote.model.components import component_for
 from whowrote.model.fleet import Architecture, Member
-from whowrote.model.mixture import Mixture, Precision, Scores, raw_df
+from whowrote.model.mixture import Mixture, Scores, raw_df
 from whowrote.model.networks import Network, bounded_log_density, dropped, dropped_sparse
 from whowrote.model.normal import DiagonalNormal
 from whowrote.model.objectives import (
@@ -28,6 +28,7 @@ from whowrote.model.objectives import (
     prior_term,
 )
 from whowrote.model.own_distance import Groups
+from whowrote.model.precision import Precision
 from whowrote.model.rows import Batch, SparseRows
 from whowrote.model.streams import Streams
 

@@ -80,10 +80,9 @@ class _Distance(torch.autograd.Function):
         g, g_log_det = gradients
         points, variance, c, rows, diagonal, whitened = ctx.saved_tensors
         m, k, d, longer = rows.shape
-        moves = ctx.needs_input_grad[3]
         twice, lead = 2 * g, 2 * g_log_det
         g_points, pull = torch.empty_like(points), points.new_empty(m, k, d)
-        g_raw = points.new_empty(m, k, ctx.d, ctx.d) if moves else None
+        g_raw = points.new_empty(m, k, ctx.d, ctx.d) if ctx.needs_input_grad[3] else None
         if g_raw is not None and variance is not None:
             h = functional.pad(twice.mT @ variance, (0, longer - d)).unsqueeze(2)  # 2 h
         for part in _parts(points):

@@ -175,17 +175,22 @@ class Few:
         self, c: Float[Tensor, "b e e"], w: Float[Tensor, "b e e"], d: int
     ) -> Float[Tensor, "b d d"]:
         """The gradient of the free parameter behind C."""
+        gradient = c.new_empty(len(c), d, d)
+        free_gradient(self._whole(c, w, d), c, out=gradient)
+        return gradient
+
+    def _whole(self, c: Tensor, w: Tensor, d: int) -> Tensor:
+        """The gradient of C."""
         kernels = own_kernels(c.device, c.dtype)
         if kernels is not None and torch.get_float32_matmul_precision() == "medium":
-            return _free(self._shortened(c, w, d, kernels), c, d)
+            return self._shortened(c, w, d, kernels)
         s = w.mT @ w  # once a step; rows are whitened by W, never by this
         inner = s @ c
         if kernels is not None:
             kernels.weigh(c, inner, self.lead, self.h)
         else:
             inner.mul_(-self.h.mT).addcmul_(c, self.lead[:, None, None])
-        whole = (s @ inner).baddbmm_(self.pull.mT, self.y @ c, alpha=-1)
-        return _free(whole, c, d)
+        return (s @ inner).baddbmm_(self.pull.mT, self.y @ c, alpha=-1)
 
     def _shortened(self, c: Tensor, w: Tensor, d: int, kernels: ModuleType) -> Tensor:
         """The same in numbers of 16 bits, summed in 32: [S, -2 g y'] [l C - h S C; y C]."""
@@ -202,12 +207,6 @@ class Few:
         torch.bmm(y.to(c.dtype), c, out=right[:, width:])
         torch.neg(pull.to(c.dtype).mT, out=left[:, :, width:])
         return left @ right
-
-
-def _free(whole: Tensor, c: Tensor, d: int) -> Float[Tensor, "b d d"]:
-    gradient = c.new_empty(len(c), d, d)
-    free_gradient(whole, c, out=gradient)
-    return gradient
 
 
 def own_distance(

@@ -34,11 +34,11 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
 from whowrote import __version__, training
+from whowrote.corpus.splits import Split, folds
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
-from whowrote.splits import Split, folds
-from whowrote.stepping import GraphedStep
 from whowrote.sweep import groups, run, sweep
-from whowrote.training import Assignment, Crew, Plan, initialize, run_epoch, step_for
+from whowrote.training.loop import Assignment, Crew, Plan, initialize, run_epoch, step_for
+from whowrote.training.step import GraphedStep
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "levs30.npz"
 ROWS = 20_000  # of which a fold trains on 16,000 and stops by 2,000

@@ -64,7 +64,7 @@ def run_child(path: Path) -> dict[str, float]:
 
 def count(path: Path) -> dict[str, float]:
     """Count all reviews and the words of those with five stars."""
-    from whowrote.corpus import stream
+    from whowrote.corpus.texts import stream
 
     start = time.perf_counter()
     documents = kept = words = 0

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote import Attributor, Corpus, __version__, load
-from whowrote.atomic import write_text
 from whowrote.baselines import NGramSVM
+from whowrote.files import write_text
 from whowrote.metrics import evaluate
 
 REPEATS = {"3x5": 10, "5x10": 8, "10x10": 5, "10x50": 3, "30x20": 2, "30x100": 1}

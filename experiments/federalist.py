@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from whowrote import Attributor, Corpus, __version__, load
-from whowrote.atomic import write_text
 from whowrote.demo import n_gram_svm
+from whowrote.files import write_text
 from whowrote.metrics import wilson
 
 AUTHORS = ("Hamilton", "Madison", "Jay")

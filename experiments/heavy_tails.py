@@ -24,8 +24,8 @@ import numpy as np
 from scipy.stats import multivariate_t
 
 from whowrote import MixtureVAEClusterer, __version__
-from whowrote.atomic import write_text
-from whowrote.experiments.pinwheel import clustering_accuracy
+from whowrote.files import write_text
+from whowrote_experiments.pinwheel import clustering_accuracy
 
 DEGREES = (2.5, 5.0, 30.0)
 CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [4.5, 8.0]])

@@ -23,7 +23,7 @@ import sklearn
 import torch
 
 from whowrote import MixtureVAEClassifier, __version__
-from whowrote.atomic import write_text
+from whowrote.files import write_text
 
 RESULTS = Path(__file__).parent / "results"
 

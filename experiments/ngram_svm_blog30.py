@@ -25,11 +25,11 @@ from statistics import mean, stdev
 
 import numpy as np
 
-from whowrote.atomic import write_text
 from whowrote.baselines import NGramSVM
-from whowrote.corpus import Corpus, load
+from whowrote.corpus.splits import Split, combined_hash, folds
+from whowrote.corpus.texts import Corpus, load
+from whowrote.files import write_text
 from whowrote.metrics import wilson
-from whowrote.splits import Split, combined_hash, folds
 
 N_FOLDS = 5
 RESULT = Path(__file__).parent / "results" / "ngram_svm_blog30.json"

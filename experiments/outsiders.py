@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from whowrote import Attributor, __version__
-from whowrote.atomic import write_text
 from whowrote.demo import OUTSIDER, as_corpus, hold_out, read_addresses
-from whowrote.features.verification import auc
+from whowrote.files import write_text
+from whowrote.metrics import auc
 
 OUT = Path(__file__).parent / "results" / "outsiders.json"
 LIMITS = (0.02, 0.05)

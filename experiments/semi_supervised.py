@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from whowrote import MixtureVAEClassifier, __version__, plots
-from whowrote.atomic import write_text
+from whowrote.files import write_text
 
 SHARES = (0.02, 0.01, 0.05, 0.10, 0.20)
 RESULTS = Path(__file__).parent / "results"

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from whowrote.atomic import atomic_path
-from whowrote.corpus import Corpus, load
+from whowrote.corpus.texts import Corpus, load
 from whowrote.features import AdHominem
 from whowrote.features.adhominem import PRETRAINED
 from whowrote.features.interface import ReliabilityWarning
+from whowrote.files import atomic_path
 
 CHUNK = 256
 

@@ -26,7 +26,7 @@ from whowrote.clustering import (
     width,
     within_one_error,
 )
-from whowrote.corpus import Corpus
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features import NGrams
 from whowrote.progress import Stage, listening

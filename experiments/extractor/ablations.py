@@ -28,11 +28,11 @@ import torch
 from evaluate import Material, judge, read_material, thinned
 
 from whowrote import __version__
-from whowrote.atomic import write_text
 from whowrote.features.embedding import choose_device
-from whowrote.features.extractor_config import Config, parse_config
-from whowrote.features.extractor_records import Evaluation
-from whowrote.features.extractor_training import train
+from whowrote.features.extractor.driver import train
+from whowrote.features.extractor.recipe import Config, parse_config
+from whowrote.features.extractor.run import Evaluation
+from whowrote.files import write_text
 
 HERE = Path(__file__).parent
 DOMAINS = ("blogs", "hotels", "mail", "forum")

@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from whowrote.atomic import write_text
-from whowrote.experiments.page import MISSING, as_table, fill
 from whowrote.features.adhominem import PRETRAINED
-from whowrote.features.weights import Extractor, read_extractor
+from whowrote.features.reading import Extractor, read_extractor
+from whowrote.files import write_text
+from whowrote_experiments.page import MISSING, as_table, fill
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -29,14 +29,13 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
-from whowrote.atomic import write_text
-from whowrote.cores import usable_cores
-from whowrote.corpus import load
+from whowrote.corpus.texts import load
 from whowrote.features.embedding import DeviceCorpus, embed
-from whowrote.features.preparation import number, read_domain, rows_of
-from whowrote.features.reading import SECTION
-from whowrote.features.verification import Pairs, balanced_pairs, cosines, verify
-from whowrote.features.weights import Extractor, read_extractor
+from whowrote.features.extractor.preparation import number, read_domain, rows_of
+from whowrote.features.reading import SECTION, Extractor, read_extractor
+from whowrote.files import write_text
+from whowrote.metrics import Pairs, balanced_pairs, cosines, verify
+from whowrote.runtime import usable_cores
 
 PAIRS = 5000
 PENALTY = 0.1

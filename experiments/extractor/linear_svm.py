@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold
 
-from whowrote.baselines.newton import decisions as decisions
+from whowrote_experiments.svm_paths import decisions as decisions
 
 
 def cross_validated_errors(

@@ -26,10 +26,9 @@ import torch
 from evaluate import Texts, levs_of, named, read_material
 
 from whowrote.features.adhominem import PRETRAINED
-from whowrote.features.reading import SECTION
-from whowrote.features.tokens import spans
-from whowrote.features.verification import auc, balanced_pairs, cosines
-from whowrote.features.weights import Extractor, read_extractor, write_extractor
+from whowrote.features.reading import SECTION, Extractor, read_extractor, write_extractor
+from whowrote.features.vocabulary import spans
+from whowrote.metrics import auc, balanced_pairs, cosines
 
 LENGTHS = (10, 20, 50, 100, 250)
 PAIRS, FEWEST_PAIRS = 2000, 400

@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from whowrote.atomic import write_text
-from whowrote.experiments import claims, figures
-from whowrote.experiments.dimensions import Dimensions, dimensions
-from whowrote.experiments.page import MISSING, as_table, fill
-from whowrote.experiments.table1 import (
+from whowrote.files import write_text
+from whowrote_experiments import claims, figures
+from whowrote_experiments.dimensions import Dimensions, dimensions
+from whowrote_experiments.page import MISSING, as_table, fill
+from whowrote_experiments.table1 import (
     EXTENDED,
     FOUR,
     FREE_TAILS,
@@ -24,7 +24,7 @@ from whowrote.experiments.table1 import (
     Table1,
     table1,
 )
-from whowrote.experiments.trials import RECORDS, Trials, read
+from whowrote_experiments.trials import RECORDS, Trials, read
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = ("a", "extension", "b", "c", "d", "tails")

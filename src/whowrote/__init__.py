@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whowrote.contents import on_first_use
+from whowrote.runtime import on_first_use
 
 if TYPE_CHECKING:
     from whowrote.attribution import Attribution as Attribution
     from whowrote.attribution import Attributor as Attributor
-    from whowrote.corpus import Corpus as Corpus
-    from whowrote.corpus import load as load
+    from whowrote.corpus.texts import Corpus as Corpus
+    from whowrote.corpus.texts import load as load
     from whowrote.estimators import MixtureVAEClassifier as MixtureVAEClassifier
     from whowrote.estimators import MixtureVAEClusterer as MixtureVAEClusterer
     from whowrote.features import AdHominem as AdHominem
@@ -28,13 +28,13 @@ _HOME = {
     "AdHominem": "whowrote.features",
     "Attribution": "whowrote.attribution",
     "Attributor": "whowrote.attribution",
-    "Corpus": "whowrote.corpus",
+    "Corpus": "whowrote.corpus.texts",
     "Hybrid": "whowrote.features",
     "MixtureVAEClassifier": "whowrote.estimators",
     "MixtureVAEClusterer": "whowrote.estimators",
     "NGrams": "whowrote.features",
     "SentenceEncoder": "whowrote.features",
-    "load": "whowrote.corpus",
+    "load": "whowrote.corpus.texts",
 }
 
 __all__ = [

@@ -32,7 +32,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import hadamard
 from scipy.optimize import linear_sum_assignment
@@ -44,15 +43,13 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GroupKFold
 from sklearn.preprocessing import normalize
 
-from whowrote.corpus import Corpus
+from whowrote.arrays import FloatArray, IntArray
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
+from whowrote.features.feature_storage import named
 from whowrote.features.interface import TextFeatures
-from whowrote.features.storage import named
 from whowrote.progress import listening, tell
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 DIMENSIONS = 8
 """D at most; a power of two, for which there is a Hadamard matrix."""

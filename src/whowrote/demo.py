@@ -21,15 +21,15 @@ from matplotlib.figure import Figure
 
 from whowrote import plots
 from whowrote.attribution import Attribution, Attributor
+from whowrote.attribution.calibration import per_text
+from whowrote.attribution.rows import cut_all
 from whowrote.baselines import NGramSVM
-from whowrote.calibration import per_text
-from whowrote.corpus import Corpus
+from whowrote.corpus.splits import folds
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.metrics import Interval, wilson
-from whowrote.passages import cut_all
-from whowrote.plots.portraits import author_pictures
+from whowrote.plots.latent import author_pictures
 from whowrote.progress import tell
-from whowrote.splits import folds
 
 HELD_OUT = 4
 """One address in so many is held out."""
@@ -131,8 +131,8 @@ class Trial:
 
 def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSIDER) -> DemoResult:
     """Train on most addresses, attribute the held-out ones and the outsider's, write a page."""
-    from whowrote.demo_page import write_demo_page
     from whowrote.progress import timed
+    from whowrote.report import write_demo_page
 
     began = time.perf_counter()
     with timed() as watch:

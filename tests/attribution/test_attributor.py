@@ -12,13 +12,13 @@ from sklearn.exceptions import NotFittedError
 from attribution.people import corpus, name, strangers, texts_by
 from contract import check_clone_and_params
 from whowrote.attribution import Attribution, Attributor
-from whowrote.attribution.records import Candidate
-from whowrote.corpus import Corpus
+from whowrote.attribution.answers import Candidate
+from whowrote.attribution.rows import cut
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import Hybrid, NGrams, SentenceEncoder
-from whowrote.features.storage import require_storable
-from whowrote.passages import cut
+from whowrote.features.feature_storage import require_storable
 from whowrote.progress import Stage, listening
 
 NEW, NEW_AUTHORS = corpus(4, 5, seed=1)

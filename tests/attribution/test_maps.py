@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_t
 
-from whowrote.attribution.lengths import error_by_length
 from whowrote.attribution.maps import author_distances, latent_map_of, plane
 from whowrote.errors import InputError
+from whowrote.evaluation import error_by_length
 from whowrote.metrics import wilson
 
 K, D = 5, 7
@@ -175,7 +175,7 @@ def test_what_cannot_be_binned_is_refused() -> None:
 
 def test_maps_and_lengths_do_not_load_matplotlib() -> None:
     code = (
-        "import sys, whowrote.attribution.maps, whowrote.attribution.lengths;"
+        "import sys, whowrote.attribution.maps, whowrote.evaluation;"
         "sys.exit('matplotlib' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -7,12 +7,12 @@ import pytest
 from attribution.people import corpus, strangers, texts_by
 from loading import loaded
 from whowrote.attribution import Attributor
-from whowrote.attribution.opening import Opened
+from whowrote.attribution.storage import Opened
 
 NEW = [*corpus(4, 2, seed=1)[0], *strangers(1), texts_by(0, 1, words=1000, seed=2)[0], "so short"]
 NOT_NEEDED = (
     *("sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "pyarrow"),
-    *("datasketch", "py3langid", "joblib", "sympy", "torch._dynamo", "whowrote.training"),
+    *("datasketch", "py3langid", "joblib", "sympy", "torch._dynamo", "whowrote.training.loop"),
 )
 
 
@@ -47,4 +47,4 @@ def test_an_answer_loads_nothing_that_only_learning_needs(folder: Path) -> None:
 
 def test_the_watch_sees_what_a_whole_attributor_loads(folder: Path) -> None:
     seen = loaded(NOT_NEEDED, "inspect", folder)
-    assert {"sklearn", "scipy.stats", "whowrote.training"} <= set(seen)
+    assert {"sklearn", "scipy.stats", "whowrote.training.loop"} <= set(seen)

@@ -6,9 +6,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.attribution.profiles import Profiles, blocks, text_rows, unit_rows
-from whowrote.attribution.reading import Read
+from whowrote.attribution.rows import Read, cut_all
 from whowrote.features import NGrams
-from whowrote.passages import cut_all
 
 HALF = 3e-3
 COLUMNS = [slice(0, 10), slice(10, None)]

@@ -16,8 +16,7 @@ import pytest
 
 from attribution.people import corpus, strangers, texts_by
 from whowrote.attribution import Attributor
-from whowrote.attribution.opening import MANIFEST, Opened, read_manifest
-from whowrote.attribution.storage import fingerprint
+from whowrote.attribution.storage import MANIFEST, Opened, fingerprint, read_manifest
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import NGrams

@@ -55,7 +55,7 @@ def test_answers_do_not_depend_on_the_neighbours(
 ) -> None:
     whole = classifier.score_samples(blobs.X)
     np.testing.assert_allclose(classifier.score_samples(blobs.X[17:18]), whole[17:18], rtol=1e-5)
-    monkeypatch.setattr("whowrote.estimators.answers.CHUNK", 70)
+    monkeypatch.setattr("whowrote.estimators.fitted_classifier.CHUNK", 70)
     np.testing.assert_allclose(classifier.score_samples(blobs.X), whole, rtol=1e-5)
     assert len(classifier.predict(blobs.X)) == len(blobs.X)
 
@@ -82,7 +82,7 @@ def test_more_samples_raise_the_likelihood(
         scores = []
         for repeat in range(repeats):
             other = partial(other_noise, shift=1 + repeat)
-            monkeypatch.setattr("whowrote.estimators.answers.Streams", other)
+            monkeypatch.setattr("whowrote.estimators.fitted_classifier.Streams", other)
             scores.append(model.score_samples(blobs.X, n_samples).mean())
         return float(np.mean(scores))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from whowrote.experiments.trials import Trial, Trials
+from whowrote_experiments.trials import Trial, Trials
 
 SIZES = (0.2, 1.0)
 ERRORS = {"SMM-VAE": 0.20, "GMM-VAE": 0.22, "SVM (linear)": 0.25, "SVM (RBF kernel)": 0.24}

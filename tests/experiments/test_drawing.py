@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 from experiments.made_up import DIMENSIONS, SIZES, trial, trials
 from whowrote.cli import app
 from whowrote.errors import InputError
-from whowrote.experiments import claims
-from whowrote.experiments.dimensions import dimensions, tails
-from whowrote.experiments.figures import figure5
-from whowrote.experiments.page import MISSING, fill
-from whowrote.experiments.paired import corrected_t_test
-from whowrote.experiments.pinwheel import read_panels, write_panels
-from whowrote.experiments.table1 import EXTENDED, FOUR, FREE_TAILS, PUBLISHED, table1
-from whowrote.experiments.trials import Trials, write
 from whowrote.plots import Panel
+from whowrote_experiments import claims
+from whowrote_experiments.dimensions import dimensions, tails
+from whowrote_experiments.figures import figure5
+from whowrote_experiments.page import MISSING, fill
+from whowrote_experiments.paired import corrected_t_test
+from whowrote_experiments.pinwheel import read_panels, write_panels
+from whowrote_experiments.table1 import EXTENDED, FOUR, FREE_TAILS, PUBLISHED, table1
+from whowrote_experiments.trials import Trials, write
 
 ROOT = Path(__file__).parents[2]
 EVERY = (*FOUR, *EXTENDED, FREE_TAILS)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from whowrote.errors import InputError
-from whowrote.experiments.paired import corrected_t_test
+from whowrote_experiments.paired import corrected_t_test
 
 FIRST = [0.10, 0.12, 0.11, 0.14, 0.13]
 SECOND = [0.12, 0.13, 0.14, 0.15, 0.16]

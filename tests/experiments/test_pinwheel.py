@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from whowrote.cli import app
-from whowrote.experiments.pinwheel import (
+from whowrote_experiments.pinwheel import (
     METHODS,
     Outcome,
     clustering_accuracy,

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from threads import one_thread as one_thread
+from whowrote.corpus.splits import Split, folds
 from whowrote.errors import InputError
-from whowrote.experiments import published
-from whowrote.experiments.choice import choose
-from whowrote.experiments.machines import Material, machine_trials
-from whowrote.experiments.protocol import Method, Part, Protocol, Unit, read_protocol, units
-from whowrote.experiments.published import Step, load_material, run
-from whowrote.experiments.table1 import FREE_TAILS
-from whowrote.experiments.trials import Trial, Trials, read
-from whowrote.splits import Split, folds
+from whowrote_experiments import published
+from whowrote_experiments.choice import choose
+from whowrote_experiments.protocol import Method, Part, Protocol, Unit, read_protocol, units
+from whowrote_experiments.published import Step, load_material, run
+from whowrote_experiments.svms import Material, machine_trials
+from whowrote_experiments.table1 import FREE_TAILS
+from whowrote_experiments.trials import Trial, Trials, read
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = ROOT / "experiments" / "published"

@@ -9,8 +9,8 @@ import pytest
 
 from experiments.made_up import trial, trials
 from whowrote.errors import InputError
-from whowrote.experiments.choice import by_dimension, by_size, cells, choose
-from whowrote.experiments.trials import Candidate, Trial, Trials, pack, read, write
+from whowrote_experiments.choice import by_dimension, by_size, cells, choose
+from whowrote_experiments.trials import Candidate, Trial, Trials, pack, read, write
 
 
 def chosen(found: Trials) -> dict[object, list[str]]:

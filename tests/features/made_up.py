@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whowrote.features.extractor_config import Config, parse_config
+from whowrote.features.extractor.recipe import Config, parse_config
 
 WORDS = ["the", "a", "of", "and", "to", "in", "that", "it", "is", "was", "for", "on", "are"]
 MARKS = [".", ",", "!", "...", ";", " -"]

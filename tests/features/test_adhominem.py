@@ -22,8 +22,8 @@ from whowrote.features import reading
 from whowrote.features.adhominem import PRETRAINED, AdHominem
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
 from whowrote.features.network import Architecture, Network
+from whowrote.features.reading import Extractor, read_extractor, write_extractor
 from whowrote.features.vocabulary import Vocabulary
-from whowrote.features.weights import Extractor, read_extractor, write_extractor
 
 ROUNDING = 5e-5
 LENGTHS = [25, 29, 30, 31, 56, 57, 100, 240, 700]
@@ -73,7 +73,7 @@ def test_company_and_order_never_matter(monkeypatch: pytest.MonkeyPatch) -> None
 def test_it_reads_like_the_network_in_training() -> None:
     """The reader's shortcuts (table of words, trimmed windows) change nothing."""
     from whowrote.features.embedding import DeviceCorpus, embed
-    from whowrote.features.preparation import number, rows_of
+    from whowrote.features.extractor.preparation import number, rows_of
 
     extractor = read_extractor(PRETRAINED)
     assert extractor.ngrams is not None
@@ -160,7 +160,7 @@ PIECES = [
     st.sampled_from([40, 4000]),
 )
 def test_attention_maps_back_to_exact_characters(small: Path, text: str, section: int) -> None:
-    from whowrote.features.tokens import split
+    from whowrote.features.vocabulary import split
 
     found = AdHominem(small, section=section, device="cpu").attention(text)
     assert [text[w.start : w.end] for w in found.words] == split(text)

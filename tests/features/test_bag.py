@@ -12,16 +12,21 @@ from features.made_up import small_config, texts_by
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
 from whowrote.features.bag import DeviceRows, GramRows, choose, count_users, leading_directions
+from whowrote.features.counting import spelled_words, word_grams
 from whowrote.features.embedding import DeviceCorpus, embed
-from whowrote.features.extractor_run import WEIGHTS
-from whowrote.features.extractor_start import make_network, start_from
-from whowrote.features.extractor_training import Outcome, train
-from whowrote.features.hashing import spelled_words, word_grams
+from whowrote.features.extractor.driver import Outcome, train
+from whowrote.features.extractor.preparation import (
+    choose_ngrams,
+    load_or_prepare,
+    number,
+    read_domain,
+    rows_of,
+)
+from whowrote.features.extractor.run import WEIGHTS
+from whowrote.features.extractor.start import make_network, start_from
 from whowrote.features.ngrams import NGrams
-from whowrote.features.preparation import choose_ngrams, number, read_domain, rows_of
-from whowrote.features.prepared_cache import load_or_prepare
+from whowrote.features.reading import read_extractor
 from whowrote.features.vocabulary import VocabularySettings
-from whowrote.features.weights import read_extractor
 
 BAG = {"vocabulary": {"n_grams": [60, 40]}, "network": {"gram_dim": 6, "lev_gain": 0.5}}
 

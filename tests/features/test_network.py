@@ -9,11 +9,17 @@ import torch
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features.embedding import DeviceCorpus, embed
-from whowrote.features.layers import BiLSTM, Pooling, Standardise
-from whowrote.features.network import Architecture, Dropout, Network
-from whowrote.features.preparation import Numbered, number
+from whowrote.features.extractor.preparation import Numbered, number
+from whowrote.features.network import (
+    Architecture,
+    BiLSTM,
+    Dropout,
+    Network,
+    Pooling,
+    Standardise,
+    lay_out,
+)
 from whowrote.features.vocabulary import Vocabulary
-from whowrote.features.windows import lay_out
 
 VOCABULARY = Vocabulary(("the", "of", "and", "."), tuple(" .,abcdefghijklmnopqrstuvwxyzX9"))
 SMALL = {"n_words": 4, "n_characters": 31, "word_dim": 6, "word_hidden": 5, "sentence_hidden": 4}

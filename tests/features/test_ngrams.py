@@ -11,7 +11,7 @@ from sklearn.pipeline import FeatureUnion
 
 from whowrote.errors import InputError
 from whowrote.features import NGrams, counting, hashing
-from whowrote.features.hashing import (
+from whowrote.features.counting import (
     character_grams,
     grams,
     spelled_characters,

@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder
-from whowrote.features.fitted import restore_fitted
-from whowrote.features.storage import NAMES, WEIGHTS, Stored, name_of, named, restore, store
+from whowrote.features.feature_storage import NAMES, WEIGHTS, Stored, name_of, named, restore, store
+from whowrote.features.fitted_features import restore_fitted
 
 TEXTS = [text for author in (0, 1) for text in texts_by(author, 5)]
 NEW = [texts_by(2, 1)[0], "quite other words", "\ud800 and \x00 and the"]

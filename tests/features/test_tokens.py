@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whowrote.features.tokens import MAX_CHARACTERS, spans, spelling, split
+from whowrote.features.vocabulary import MAX_CHARACTERS, spans, spelling, split
 
 ODD = [
     "\x00",

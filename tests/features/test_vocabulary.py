@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whowrote.errors import InputError
-from whowrote.features.preparation import Domain, prepare
+from whowrote.features.extractor.preparation import Domain, prepare
 from whowrote.features.vocabulary import (
     UNKNOWN_WORD,
     Vocabulary,

@@ -8,15 +8,15 @@ from torch import Tensor
 from torch.distributions import Categorical, Gamma, Independent, Normal, kl_divergence
 
 from whowrote.model import BoundTerms, DiagonalNormal, Gaussian, Mixture, six_terms
+from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import raw_df
-from whowrote.model.objectives import (
+from whowrote.model.vae import (
     HiddenPosterior,
     Weights,
     label_term,
     optimal_posterior,
     prior_term,
 )
-from whowrote.model.rows import UNLABELLED
 
 EXACT = 1e-10
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whowrote.contents import on_first_use
+from whowrote.runtime import on_first_use
 
 if TYPE_CHECKING:
+    from whowrote.attribution.answers import Attribution as Attribution
+    from whowrote.attribution.answers import Candidate as Candidate
+    from whowrote.attribution.answers import Combination as Combination
+    from whowrote.attribution.answers import Enrolled as Enrolled
+    from whowrote.attribution.answers import ModelIdentity as ModelIdentity
     from whowrote.attribution.attributor import Attributor as Attributor
-    from whowrote.attribution.records import Attribution as Attribution
-    from whowrote.attribution.records import Candidate as Candidate
-    from whowrote.attribution.records import Combination as Combination
-    from whowrote.attribution.records import ModelIdentity as ModelIdentity
-    from whowrote.attribution.roll import Enrolled as Enrolled
     from whowrote.attribution.verification import Verdict as Verdict
 
 _HOME = {
-    "Attribution": "whowrote.attribution.records",
+    "Attribution": "whowrote.attribution.answers",
     "Attributor": "whowrote.attribution.attributor",
-    "Candidate": "whowrote.attribution.records",
-    "Combination": "whowrote.attribution.records",
-    "Enrolled": "whowrote.attribution.roll",
-    "ModelIdentity": "whowrote.attribution.records",
+    "Candidate": "whowrote.attribution.answers",
+    "Combination": "whowrote.attribution.answers",
+    "Enrolled": "whowrote.attribution.answers",
+    "ModelIdentity": "whowrote.attribution.answers",
     "Verdict": "whowrote.attribution.verification",
 }
 

@@ -1,216 +1,147 @@
-"""What a model that has learnt says of texts: who, how sure, how usual that is, or none of these.
-
-Nothing here learns, and nothing here loads scikit-learn, which takes longer than an answer.
-"""
+"""What is said of a text: typed, whole, and plain enough for JSON."""
 
 from __future__ import annotations
 
-import warnings
+import json
 from collections.abc import Sequence
-from dataclasses import replace
-from numbers import Real
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from whowrote import __version__
-from whowrote.attribution.evidence import Evidence, figures, mean_per_text
-from whowrote.attribution.profiles import Profiles
-from whowrote.attribution.reading import Read, Reader
-from whowrote.attribution.records import Attribution, Candidate, Combination, ModelIdentity
-from whowrote.attribution.roll import Enrolled, as_corpus, words_of
-from whowrote.attribution.verification import Verdict, Verifier
-from whowrote.calibration import Calibration, per_text
-from whowrote.corpus import Corpus
+from whowrote.arrays import IntArray
+from whowrote.attribution.rows import Passages
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.estimators import checks
-from whowrote.estimators.answers import Answers
-from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
-from whowrote.features.tokens import split
-from whowrote.progress import tell
-
-FloatArray = NDArray[np.floating[Any]]
-CLOSE = 1.5
-"""A candidate less than so many times as probable as the next is not a decision."""
 
 
-class Answering:
-    """The answering half of an attributor; the other half learns what is named here."""
+@dataclass(frozen=True)
+class Candidate:
+    """One enrolled author and what speaks for him.
 
-    none_below: float
+    ``probability`` is that of this author, given that one of the enrolled wrote the text;
+    ``log_density`` the log density of the text's style under him, mean over its passages;
+    ``typicality`` how often a text of his own is as unusual for him as this one is.
+    """
+
+    author: str
+    probability: float
+    log_density: float
+    typicality: float
+
+
+@dataclass(frozen=True)
+class Combination:
+    """How the passages of a text were put together.
+
+    The log-likelihoods of ``passages`` passages are summed, divided by ``temperature`` times
+    ``passages`` to the power ``exponent``, and added to the log of the prior.
+    """
+
+    passages: int
+    temperature: float
+    exponent: float
     prior: str
-    authors_: tuple[Enrolled, ...]
-    reader_: Reader
-    model_: Answers
-    log_share_: FloatArray
-    profiles_: Profiles
-    calibration_: Calibration
-    verifier_: Verifier | None
-    training_sha256_: tuple[str, ...]
-    training_latents_: NDArray[np.float16]
-    training_codes_: NDArray[np.int32]
-    id_: str
 
-    def evidence(self, texts: Corpus | Sequence[str]) -> Evidence:
-        """What every passage says, put together by text but not yet weighed."""
-        checks.fitted(self, "model_")
-        texts = as_corpus(texts, None).texts
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReliabilityWarning)  # every Attribution says it itself
-            read = self.reader_.read(texts)
-        # The mean over members of what each says, as each was judged on the rows it held out.
-        log_proba = self.model_.member_log_proba(read.V).mean(axis=0)
-        return Evidence(
-            counts=read.passages.counts,
-            words=words_of(texts),
-            log_likelihood=per_text(log_proba - self.log_share_, read.passages.document),
-            log_density=mean_per_text(self.model_.log_densities(read.V), read),
-            figures=self._figures(read, log_proba),
-        )
 
-    def predict_log_proba(self, texts: Sequence[str]) -> FloatArray:
-        """Log-probabilities of whole texts, a column per author."""
-        return self._log_proba(self.evidence(texts))
+@dataclass(frozen=True)
+class ModelIdentity:
+    """Which model spoke: the hash of everything it has learnt, and what made it."""
 
-    def predict_proba(self, texts: Sequence[str]) -> FloatArray:
-        """Probabilities of whole texts, a column per author."""
-        return np.asarray(np.exp(self.predict_log_proba(texts)))
+    id: str
+    version: str
+    features: str
+    component: str
+    authors: int
 
-    def predict(self, texts: Sequence[str]) -> NDArray[Any]:
-        """The most probable author of each text; never "none of these"."""
-        best = self.predict_log_proba(texts).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+
+@dataclass(frozen=True)
+class Attribution:
+    """The answer for one text; ``author`` is None for "none of these".
+
+    ``typicality`` is the p-value of the best candidate: when it is below ``none_below``, a text so
+    unusual for him is rather by somebody who is not enrolled.
+    """
+
+    document: str
+    sha256: str
+    author: str | None
+    ranking: tuple[Candidate, ...]
+    typicality: float
+    none_below: float
+    tokens: int
+    combination: Combination
+    warnings: tuple[str, ...]
+    model: ModelIdentity
 
     @property
-    def classes_(self) -> NDArray[Any]:
-        """The names of the authors: sorted, those enrolled later behind."""
-        return np.array([author.name for author in self.authors_])
+    def best(self) -> Candidate:
+        """The most probable of the enrolled authors, whether or not he is the answer."""
+        return self.ranking[0]
 
-    def _log_proba(self, found: Evidence) -> FloatArray:
-        pooling = self.calibration_.pooling
-        return pooling.log_proba(found.log_likelihood, found.counts, self._log_prior())
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        plain = asdict(self)
+        plain["ranking"] = list(plain["ranking"])
+        plain["warnings"] = list(plain["warnings"])
+        return plain
 
-    def attribute(self, texts: Corpus | Sequence[str]) -> list[Attribution]:
-        """One record per text: who, how sure, how usual that is for him, or none of these."""
-        checks.fitted(self, "model_")
-        corpus = as_corpus(texts, None)
-        answers: list[Attribution] = []
-        for low in range(0, len(corpus), 512):
-            part = corpus.subset(range(low, min(low + 512, len(corpus))))
-            answers += self._attribute(part)
-            tell("attributing", len(answers), len(corpus))
-        return answers
-
-    def _attribute(self, corpus: Corpus) -> list[Attribution]:
-        found = self.evidence(corpus)
-        log_proba = self._log_proba(found)
-        p_values = self.calibration_.norms.p_values(found.figures, found.words)
-        identity, pooling = self.identity(), self.calibration_.pooling
-        answers, known = [], set(self.training_sha256_)
-        for row, document in enumerate(corpus):
-            ranking = self._ranking(log_proba[row], found.log_density[row], p_values[row])
-            tokens, best = len(split(document.text)), ranking[0]
-            answers.append(
-                Attribution(
-                    document=document.id,
-                    sha256=document.sha256,
-                    author=best.author if best.typicality >= self.none_below else None,
-                    ranking=ranking,
-                    typicality=best.typicality,
-                    none_below=self.none_below,
-                    tokens=tokens,
-                    combination=Combination(
-                        int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
-                    ),
-                    warnings=tuple(self._warnings(document.sha256, tokens, known, ranking)),
-                    model=identity,
-                )
-            )
-        return answers
-
-    def _ranking(
-        self, log_proba: FloatArray, log_density: FloatArray, p_values: FloatArray
-    ) -> tuple[Candidate, ...]:
-        columns = zip(
-            [author.name for author in self.authors_],
-            np.exp(log_proba).tolist(),
-            log_density.tolist(),
-            p_values.tolist(),
-            strict=True,
-        )
-        # Ties go to the smaller name, so that the order is always the same.
-        return tuple(
-            sorted(
-                (Candidate(*column) for column in columns),
-                key=lambda one: (-one.probability, one.author),
-            )
-        )
-
-    @staticmethod
-    def _warnings(
-        sha256: str, tokens: int, known: set[str], ranking: Sequence[Candidate]
-    ) -> list[str]:
-        said = [_few(tokens)] if tokens < FEW_TOKENS else []
-        if sha256 in known:
-            said.append("this very text is among the training texts: the answer proves nothing")
-        if ranking[0].probability < CLOSE * ranking[1].probability:
-            said.append(f"undecided between {ranking[0].author} and {ranking[1].author}")
-        return said
-
-    def identity(self) -> ModelIdentity:
-        """Which model this is."""
-        checks.fitted(self, "model_")
-        return ModelIdentity(
-            id=self.id_,
-            version=__version__,
-            features=self._features_name(),
-            component=self.model_.fleet_.members[0].component,
-            authors=len(self.authors_),
-        )
-
-    def _features_name(self) -> str:
-        raise NotImplementedError
-
-    def verify(self, first: str, second: str) -> Verdict:
-        """Whether one author, enrolled or not, wrote both texts."""
-        checks.fitted(self, "model_")
-        if self.verifier_ is None:
-            raise InputError(
-                "the model was trained on too few pairs of texts by one author to judge others; "
-                "train it with at least two texts each of several authors"
-            )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReliabilityWarning)
-            read = self.reader_.read([first, second])
-        verdict = self.verifier_.verdict(read, self.reader_.features)
-        said = [_few(len(split(text))) for text in (first, second)]
-        if first == second:
-            said.append("both texts are the same: their likeness proves nothing")
-        return replace(verdict, warnings=tuple(sentence for sentence in said if sentence))
-
-    def _figures(self, read: Read, log_proba: FloatArray) -> FloatArray:
-        contrasts = self.reader_.contrasts
-        n_contrasts = None if contrasts is None else contrasts.n_authors
-        return figures(read, log_proba, self.profiles_, n_contrasts)
-
-    def _log_prior(self) -> FloatArray:
-        if self.prior == "training":
-            return self.log_share_
-        return np.full(len(self.log_share_), -np.log(len(self.log_share_)))
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
-def _few(tokens: int) -> str:
-    """A warning for a text of so few tokens; nothing for a longer one."""
-    if tokens >= FEW_TOKENS:
-        return ""
-    return f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
+# DOC """Who is enrolled, and texts as a corpus."""
 
 
-def check_limit(none_below: Any) -> None:
-    """Whether a limit of typicality makes sense; if not, a sentence on why."""
-    if not (isinstance(none_below, Real) and 0 <= float(none_below) < 1):
+@dataclass(frozen=True)
+class Enrolled:
+    """An author as the model knows him."""
+
+    name: str
+    texts: int
+    passages: int
+    words: int
+
+
+def roll(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:
+    """The authors of a labelled corpus in the order of their names."""
+    counts = passages.counts
+    rows: dict[str, list[int]] = {name: [] for name in corpus.author_names}
+    for row, author in enumerate(corpus.authors):
+        rows[str(author)].append(row)
+    words = np.array(corpus.word_counts)
+    return tuple(
+        Enrolled(name, len(own), int(counts[own].sum()), int(words[own].sum()))
+        for name, own in rows.items()
+    )
+
+
+def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | None) -> Corpus:
+    """A corpus, from one or from texts."""
+    if isinstance(texts, Corpus):
+        if authors is not None:
+            raise InputError("a Corpus has its authors; give authors with a list of texts only")
+        return texts
+    if isinstance(texts, str | bytes):
         raise InputError(
-            f"none_below is {none_below!r}; it must be at least 0 and below 1: give 0.02, "
-            "or 0 to always name somebody"
+            f"texts is one string ({texts[:40]!r}); it must be a list of texts: give [text]"
         )
+    if authors is not None:
+        authors = [None if name is None else str(name) for name in authors]
+    return Corpus.from_texts(texts, authors)
+
+
+def require_two_rows(names: Sequence[str], rows: IntArray) -> None:
+    """Every author must have something to learn from while something else is held out."""
+    counts = np.bincount(rows, minlength=len(names))
+    if counts.min() < 2:
+        raise InputError(
+            f"author {names[int(counts.argmin())]!r} has one short text; learning a style needs at "
+            "least two texts or passages of each author: add texts, or leave this author out"
+        )
+
+
+def words_of(texts: Sequence[str]) -> IntArray:
+    """Words of each text, at least one."""
+    return np.array([max(1, len(text.split())) for text in texts])

@@ -5,30 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
-from whowrote.attribution.answers import Answering, check_limit
-from whowrote.attribution.evidence import mean_per_text
+from whowrote import checks
+from whowrote.arrays import IntArray
+from whowrote.attribution.answers import as_corpus, require_two_rows, roll, words_of
+from whowrote.attribution.calibration import Calibration, HeldOut, Norms, Pooling, per_text
+from whowrote.attribution.contrasts import MANY_ROWS, finer, spread
+from whowrote.attribution.fitted_attributor import Answering, check_limit, mean_per_text
 from whowrote.attribution.profiles import Profiles, blocks, text_rows
-from whowrote.attribution.reading import Learnt, learn_to_read
-from whowrote.attribution.roll import as_corpus, require_two_rows, roll, words_of
+from whowrote.attribution.rows import WORDS, Learnt, Passages, cut_all, learn_to_read
 from whowrote.attribution.verification import fit_verifier
-from whowrote.calibration import Calibration, HeldOut, Norms, Pooling, per_text
-from whowrote.contrasts import MANY_ROWS, finer, spread
-from whowrote.corpus import Corpus
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.estimators import MixtureVAEClassifier, checks
+from whowrote.estimators import MixtureVAEClassifier
+from whowrote.features.feature_storage import name_of, named, require_storable
 from whowrote.features.interface import TextFeatures
-from whowrote.features.storage import name_of, named, require_storable
-from whowrote.passages import WORDS, Passages, cut_all
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
 MEMBERS = 5
 FEW_ROWS = 1000
 

@@ -21,26 +21,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from whowrote.attribution.evidence import mean_per_text
+from whowrote.arrays import IntArray
+from whowrote.attribution.answers import roll
+from whowrote.attribution.fitted_attributor import mean_per_text
 from whowrote.attribution.profiles import Profiles, text_rows
-from whowrote.attribution.reading import Read
-from whowrote.attribution.roll import roll
+from whowrote.attribution.rows import Read
 from whowrote.attribution.storage import fingerprint
-from whowrote.corpus import Corpus
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.model import MixtureVAE
+from whowrote.model.fast.precision import lower_factor
 from whowrote.model.initialize import class_statistics, free_factor
-from whowrote.model.precision import lower_factor
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor
-
-IntArray = NDArray[np.intp]
 
 
 def enroll(attributor: Attributor, corpus: Corpus) -> Attributor:

@@ -1,7 +1,4 @@
-"""What the commands do, each one typed function: open, read, verify, enrol, inspect.
-
-Commands that only answer load what answers; an attributor is loaded where it is needed whole.
-"""
+"""One job: a corpus in, a model folder out, and an account of what it took."""
 
 from __future__ import annotations
 
@@ -10,16 +7,71 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from whowrote.attribution.answers import check_limit
-from whowrote.attribution.opening import Opened, read_manifest
-from whowrote.attribution.roll import Enrolled
+from whowrote.attribution.answers import Enrolled
+from whowrote.attribution.attributor import Attributor
+from whowrote.attribution.calibration import HeldOut
+from whowrote.attribution.fitted_attributor import check_limit
+from whowrote.attribution.storage import Opened, check_place, read_manifest
 from whowrote.attribution.verification import Verdict
-from whowrote.calibration import HeldOut
-from whowrote.corpus import Corpus, Document, load
+from whowrote.corpus.texts import Corpus, Document, load
 from whowrote.errors import InputError
+from whowrote.progress import tell, timed
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training: where the model is, what it learnt from, where the time went."""
+
+    out: str
+    id: str
+    authors: int
+    texts: int
+    passages: int
+    words: int
+    held_out: HeldOut
+    seconds: dict[str, float]
+    megabytes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def train_model(
+    corpus: Corpus,
+    out: Path,
+    *,
+    features: str = "hybrid",
+    seed: int = 0,
+    overwrite: bool = False,
+) -> Trained:
+    """Fit an attributor to a corpus and save it."""
+    check_place(out, overwrite)  # before the work, not after it
+    with timed() as watch:
+        attributor = Attributor(features, random_state=seed).fit(corpus)
+        tell("calibrating", 1, 1)
+        attributor.save(out, overwrite=overwrite)
+        tell("saving", 1, 1)
+    return Trained(
+        out=str(out),
+        id=attributor.id_,
+        authors=len(attributor.authors_),
+        texts=sum(author.texts for author in attributor.authors_),
+        passages=sum(author.passages for author in attributor.authors_),
+        words=sum(author.words for author in attributor.authors_),
+        held_out=attributor.calibration_.held_out,
+        seconds=watch.seconds,
+        megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
+    )
+
+
+# DOC """What the commands do, each one typed function: open, read, verify, enrol, inspect.
+# DOC
+# DOC Commands that only answer load what answers; an attributor is loaded where it is needed whole.
+# DOC """
 
 STDIN = "-"
 

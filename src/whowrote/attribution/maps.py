@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from whowrote.arrays import FloatArray
 from whowrote.errors import InputError
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

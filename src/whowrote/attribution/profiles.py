@@ -20,10 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.attribution.reading import Read
-
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
+from whowrote.arrays import FloatArray, IntArray
+from whowrote.attribution.rows import Read
 
 
 def blocks(features: Any) -> dict[str, slice]:

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.profiles import blocks, text_rows, unit_rows
-from whowrote.attribution.reading import Read
+from whowrote.attribution.rows import Read
 from whowrote.features.interface import ReadsTexts
-from whowrote.features.verification import auc, balanced_pairs
+from whowrote.metrics import auc, balanced_pairs
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.intp]
 PAIRS = 10_000
 LEAST_PAIRS = 6
 PAIR = np.array([[0, 1]])

@@ -7,9 +7,9 @@ All of them answer ``predict`` with the argmax of ``predict_proba``.
 
 from __future__ import annotations
 
-from whowrote.baselines.components import GaussianMixtureClassifier, StudentTMixtureClassifier
+from whowrote.baselines.classic import BurrowsDelta, NGramSVM
+from whowrote.baselines.densities import GaussianMixtureClassifier, StudentTMixtureClassifier
 from whowrote.baselines.svm import RBFSVM, LinearSVM
-from whowrote.baselines.texts import BurrowsDelta, NGramSVM
 
 __all__ = [
     "RBFSVM",

@@ -1,35 +1,132 @@
-r"""Support vector machines on vectors, standardised, with probabilities by temperature.
-
-.. math:: s_k(x) = w_k^\top x + b_k
-   \qquad\text{or}\qquad
-   s_k(x) = \min_{j \ne k} f_{kj}(x)
-
-The linear machine scores each class against the rest. The RBF machine holds a duel of every pair
-and scores a class by its weakest duel: a class that wins all its duels is the answer, as with the
-usual votes, but the score is a margin and not a count, so that a temperature can calibrate it.
-``predict`` is the argmax of these scores, and so of ``predict_proba``: see
-:mod:`whowrote.baselines.temperature`.
-"""
+"""Names of classes in, numbers out: what every baseline does to its labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whowrote.baselines.encoding import encode
-from whowrote.baselines.temperature import cross_scores, fit_temperature, log_probabilities
+from whowrote.arrays import FloatArray
+from whowrote.errors import InputError
 
-FloatArray = NDArray[np.float64]
+
+@dataclass(frozen=True)
+class Encoded:
+    """Sorted names of the classes, and each row's number among them."""
+
+    classes: NDArray[Any]
+    codes: NDArray[np.intp]
+
+
+def encode(y: ArrayLike) -> Encoded:
+    """Number the classes in the order of their names; there must be at least two.
+
+    >>> encode(["bob", "ann", "bob"]).codes.tolist()
+    [1, 0, 1]
+    """
+    check_classification_targets(y)
+    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(
+            f"y has one class only, {classes[0]!s}; a classifier needs at least two classes: add "
+            "texts by another author"
+        )
+    return Encoded(classes, codes.astype(np.intp))
+
+
+# DOC r"""Scores into probabilities with one number: the temperature.
+# DOC
+# DOC .. math:: \log p(k \mid x) = s_k(x) / T - \log \sum_j \exp(s_j(x) / T)
+# DOC
+# DOC A temperature cannot change the order of the classes, so a calibrated machine answers exactly what
+# DOC the uncalibrated one answers. That is why it is used here and Platt's sigmoid per class is not.
+# DOC *T* is the minimiser of the log-loss on cross-validated scores. A right answer's target is
+# DOC (n + 1)/(n + 2) and not 1 (Platt, 1999): a few texts, all answered rightly, are no proof of
+# DOC certainty.
+# DOC """
+
+LOG_BOUNDS = (-7.0, 7.0)
+
+
+def log_probabilities(scores: FloatArray, temperature: float) -> FloatArray:
+    """Row-wise log-softmax of ``scores / temperature``."""
+    return np.asarray(log_softmax(scores / temperature, axis=1), dtype=np.float64)
+
+
+def fit_temperature(scores: FloatArray, codes: NDArray[np.intp]) -> float:
+    """Minimise the smoothed log-loss over log T; it is convex in 1/T, so the minimum is one.
+
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=(5000, 3))
+    >>> codes = np.array([rng.choice(3, p=np.exp(row)) for row in log_probabilities(scores, 0.5)])
+    >>> abs(fit_temperature(scores, codes) - 0.5) < 0.05
+    True
+    """
+    n, n_classes = scores.shape
+    wrong = 1.0 / (n + 2.0) / (n_classes - 1)
+    targets = np.full(scores.shape, wrong)
+    targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+
+    def loss(log_temperature: float) -> float:
+        log_proba = log_probabilities(scores, float(np.exp(log_temperature)))
+        return -float(np.sum(targets * log_proba) / n)
+
+    return float(np.exp(minimize_scalar(loss, bounds=LOG_BOUNDS, method="bounded").x))
+
+
+def cross_scores(
+    score: Callable[[Any, NDArray[np.intp], Any], FloatArray],
+    X: Any,
+    codes: NDArray[np.intp],
+    *,
+    n_folds: int,
+    random_state: int | None,
+) -> FloatArray:
+    """Scores of every row from a machine that has not seen it: ``score(X_train, y_train, X_test)``.
+
+    An author with fewer rows than folds lowers the number of folds; one row alone is an error.
+    """
+    counts = np.bincount(codes)
+    if counts.min() < 2:
+        raise InputError(
+            f"class number {int(counts.argmin())} has {counts.min()} row; calibrated "
+            "probabilities need at least 2 of each class: add texts or set probability=False"
+        )
+    folder = StratifiedKFold(
+        min(n_folds, int(counts.min())), shuffle=True, random_state=random_state
+    )
+    scores = np.empty((len(codes), len(counts)))
+    for train, test in folder.split(codes, codes):
+        scores[test] = score(X[train], codes[train], X[test])
+    return scores
+
+
+# DOC r"""Support vector machines on vectors, standardised, with probabilities by temperature.
+# DOC
+# DOC .. math:: s_k(x) = w_k^\top x + b_k
+# DOC    \qquad\text{or}\qquad
+# DOC    s_k(x) = \min_{j \ne k} f_{kj}(x)
+# DOC
+# DOC The linear machine scores each class against the rest. The RBF machine holds a duel of every pair
+# DOC and scores a class by its weakest duel: a class that wins all its duels is the answer, as with the
+# DOC usual votes, but the score is a margin and not a count, so that a temperature can calibrate it.
+# DOC ``predict`` is the argmax of these scores, and so of ``predict_proba``: see
+# DOC :mod:`whowrote.baselines.svm`.
+# DOC """
 
 
 def two_columns(scores: FloatArray) -> FloatArray:

@@ -10,26 +10,13 @@ import atexit
 import gc
 import os
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
 
 from whowrote import __version__
-from whowrote.cli import (
-    attribute,
-    audit,
-    cluster,
-    demo,
-    embed,
-    enroll,
-    evaluate,
-    experiment,
-    extractor,
-    inspect,
-    sweep,
-    train,
-    verify,
-)
+from whowrote.cli import corpora, measures, models, vectors
 from whowrote.errors import InputError
 
 app = typer.Typer(
@@ -40,19 +27,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(name="train")(train.train)
-app.command(name="attribute")(attribute.attribute)
-app.command(name="evaluate")(evaluate.evaluate)
-app.command(name="cluster")(cluster.cluster)
-app.command(name="verify")(verify.verify)
-app.command(name="enroll")(enroll.enroll)
-app.command(name="inspect")(inspect.inspect)
-app.command(name="audit")(audit.audit)
-app.command(name="demo")(demo.demo)
-app.command(name="embed")(embed.embed)
-app.command(name="sweep")(sweep.sweep)
-app.add_typer(experiment.experiment, name="experiment")
-app.add_typer(extractor.extractor, name="extractor")
+COMMANDS = (
+    *(models.train, models.attribute, measures.evaluate, corpora.cluster, models.verify),
+    *(models.enroll, models.inspect, corpora.audit, measures.demo, vectors.embed, vectors.sweep),
+)
+for _command in COMMANDS:
+    app.command()(_command)
+app.add_typer(vectors.extractor, name="extractor")
+# Other packages may bring commands of their own; the paper's experiments do.
+for _entry in entry_points(group="whowrote.commands"):
+    app.add_typer(_entry.load(), name=_entry.name)
 
 
 def _print_version(asked: bool) -> None:

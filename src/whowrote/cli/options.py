@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from whowrote.corpus import Corpus
+    from whowrote.corpus.texts import Corpus
 
 FORMATS = (
     "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution or "
@@ -40,7 +40,7 @@ Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 def read_corpus(path: Path, **reading: Any) -> Corpus:
     """Load a corpus; what was skipped or repaired is one line on standard error."""
-    from whowrote.corpus import load
+    from whowrote.corpus.texts import load
 
     with told_on_stderr():
         return load(path, **reading)

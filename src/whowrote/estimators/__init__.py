@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whowrote.contents import on_first_use
+from whowrote.runtime import on_first_use
 
 if TYPE_CHECKING:
     from whowrote.estimators.classifier import MixtureVAEClassifier as MixtureVAEClassifier
     from whowrote.estimators.clusterer import MixtureVAEClusterer as MixtureVAEClusterer
-    from whowrote.estimators.records import Decoded as Decoded
-    from whowrote.estimators.records import Sample as Sample
+    from whowrote.estimators.fitted_classifier import Decoded as Decoded
+    from whowrote.estimators.fitted_classifier import Sample as Sample
 
 _HOME = {
-    "Decoded": "whowrote.estimators.records",
+    "Decoded": "whowrote.estimators.fitted_classifier",
     "MixtureVAEClassifier": "whowrote.estimators.classifier",
     "MixtureVAEClusterer": "whowrote.estimators.clusterer",
-    "Sample": "whowrote.estimators.records",
+    "Sample": "whowrote.estimators.fitted_classifier",
 }
 
 __all__ = ["Decoded", "MixtureVAEClassifier", "MixtureVAEClusterer", "Sample"]

@@ -16,17 +16,23 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whowrote import persistence
+from whowrote import checks
 from whowrote.errors import InputError
-from whowrote.estimators import checks
-from whowrote.estimators.answers import SEED_RANGE, Answers
-from whowrote.estimators.fitted import FLEET, SCALING, fleet_from, scaling_from
+from whowrote.estimators.fitted_classifier import (
+    FLEET,
+    SCALING,
+    SEED_RANGE,
+    Answers,
+    fleet_from,
+    scaling_from,
+)
 from whowrote.estimators.scaling import learn_scaling
+from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
-from whowrote.model.objectives import OBJECTIVES
+from whowrote.model.vae import OBJECTIVES
 from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
-from whowrote.training import Assignment, DivergenceError, Outcome, Plan, initialize, train
+from whowrote.training.loop import Assignment, DivergenceError, Outcome, Plan, initialize, train
 
 LEAST_VALIDATION_ROWS = 20
 
@@ -306,12 +312,12 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         }
         arrays = {f"{FLEET}{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
         arrays |= {f"{SCALING}{name}": array for name, array in self.scaling_.state().items()}
-        persistence.write(path, persistence.Record(type(self).__name__, values, arrays))
+        write_model_file(path, ModelFile(type(self).__name__, values, arrays))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
         """Read what :meth:`save` wrote; answers are bit-equal on the same kind of device."""
-        record = persistence.read(path, cls.__name__)
+        record = read_model_file(path, cls.__name__)
         parameters: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v
             for k, v in record.values["parameters"].items()

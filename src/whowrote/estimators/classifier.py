@@ -16,11 +16,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_y, check_is_fitted
 
+from whowrote import checks
 from whowrote.errors import InputError
-from whowrote.estimators import checks
 from whowrote.estimators.base import MixtureVAEBase
-from whowrote.estimators.records import Sample
-from whowrote.model.rows import UNLABELLED
+from whowrote.estimators.fitted_classifier import Sample
+from whowrote.model.fleet import UNLABELLED
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):

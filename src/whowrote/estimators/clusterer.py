@@ -17,12 +17,13 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from whowrote import checks
+from whowrote.arrays import FloatArray
 from whowrote.errors import InputError
-from whowrote.estimators import checks
 from whowrote.estimators.base import MixtureVAEBase
-from whowrote.estimators.records import FloatArray, Sample
-from whowrote.model.rows import UNLABELLED
-from whowrote.training import Assignment
+from whowrote.estimators.fitted_classifier import Sample
+from whowrote.model.fleet import UNLABELLED
+from whowrote.training.loop import Assignment
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32

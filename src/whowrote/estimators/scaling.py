@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from whowrote.arrays import FloatArray
 from whowrote.errors import InputError
-from whowrote.estimators.records import FloatArray
 from whowrote.model import Rows, SparseRows
-from whowrote.model.rows import UNLABELLED
+from whowrote.model.fleet import UNLABELLED
 
 FARTHEST = 1e15  # its square, times a sharp precision, still fits into float32
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whowrote.contents import on_first_use
+from whowrote.runtime import on_first_use
 
 if TYPE_CHECKING:
     from whowrote.features.adhominem import AdHominem as AdHominem

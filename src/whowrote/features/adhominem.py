@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from whowrote.errors import InputError
-from whowrote.features.fitted import read_styles
+from whowrote.features.fitted_features import read_styles
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
 from whowrote.features.reading import SECTION, Reader, open_reader
 

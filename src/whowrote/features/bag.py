@@ -20,10 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from whowrote.features.counting import KINDS, Block, FittedNGrams
-from whowrote.features.hashing import Keys
+from whowrote.arrays import IntArray
+from whowrote.features.counting import KINDS, Block, FittedNGrams, Keys
 
-IntArray = NDArray[np.int64]
 PASSES, ROWS_PER_PRODUCT = 3, 2048
 """Of the power iteration that finds where :math:`W` starts."""
 

@@ -15,14 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows, GramRows
-from whowrote.features.network import Architecture, Network
-from whowrote.features.preparation import Prepared
+from whowrote.features.extractor.preparation import Prepared
+from whowrote.features.network import Architecture, Layout, Network, lay_out
 from whowrote.features.vocabulary import Types
-from whowrote.features.windows import Layout, lay_out
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
-from whowrote.features.fitted import FittedHybrid, as_dense
+from whowrote.features.fitted_features import FittedHybrid, as_dense
 from whowrote.features.interface import TextFeatures, checked_texts, text_tags
 from whowrote.features.ngrams import NGrams
 

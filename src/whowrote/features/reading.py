@@ -1,16 +1,10 @@
-r"""A trained extractor reads texts: :math:`\text{text} \to (t_1, \dots, t_n) \to \mathrm{LEV}`.
-
-The vectors of all words of the table are computed once, when the weights are loaded; those of other
-spellings once per block of texts. Nothing is remembered between blocks, so a vector depends on its
-block at most by rounding, and several threads may share one reader. The only loop over tokens is
-inside the regular expression that finds them.
-"""
+"""A trained extractor in one file: half-precision safetensors, vocabulary and settings in JSON."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,20 +14,99 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from whowrote.arrays import IntArray
+from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows, GramRows
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.embedding import choose_device, cut, embed_stretches
-from whowrote.features.tokens import MAX_CHARACTERS, Span, spans, spelling, split
-from whowrote.features.vocabulary import UNKNOWN_WORD, Vocabulary
-from whowrote.features.weights import Extractor, read_extractor
-from whowrote.features.windows import Layout, lay_out
+from whowrote.features.network import Architecture, Layout, Network, lay_out
+from whowrote.features.vocabulary import (
+    MAX_CHARACTERS,
+    UNKNOWN_WORD,
+    Span,
+    Vocabulary,
+    spans,
+    spelling,
+    split,
+    vocabulary_from,
+)
+from whowrote.files import ModelFile, below, read_model_file, write_model_file
+
+KIND = "AdHominem"
+NGRAMS = "ngrams/"
+
+
+@dataclass(frozen=True)
+class Extractor:
+    """A network, what it reads, how long a stretch it was trained on, and where it comes from."""
+
+    network: Network
+    vocabulary: Vocabulary
+    longest: int = 264
+    card: Mapping[str, Any] = field(default_factory=dict)
+    ngrams: FittedNGrams | None = None
+    """The n-grams that it reads besides, if it does."""
+
+
+def write_extractor(path: Path, extractor: Extractor) -> None:
+    """Write the weights in half precision."""
+    state = extractor.network.state_dict()
+    arrays = {
+        name: value.detach().cpu().numpy().astype(np.float16) for name, value in state.items()
+    }
+    if extractor.ngrams is not None:
+        arrays |= {f"{NGRAMS}{name}": a for name, a in extractor.ngrams.state().items()}
+    values = {
+        "architecture": extractor.network.architecture.to_dict(),
+        "vocabulary": asdict(extractor.vocabulary),
+        "longest": extractor.longest,
+        "card": dict(extractor.card),
+    }
+    write_model_file(path, ModelFile(KIND, values, arrays))
+
+
+def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
+    """Read weights; the network computes in single precision."""
+    record = read_model_file(path, KIND)
+    try:
+        shape = dict(record.values["architecture"])
+        shape["character_widths"] = tuple(shape["character_widths"])
+        network = Network(Architecture(**shape))
+        ngrams = _ngrams(record.arrays) if network.grams is not None else None
+        network.load_state_dict(
+            {
+                name: torch.from_numpy(a.astype(np.float32))
+                for name, a in record.arrays.items()
+                if not name.startswith(NGRAMS)
+            }
+        )
+        vocabulary = vocabulary_from(record.values["vocabulary"])
+        longest, card = int(record.values["longest"]), record.values["card"]
+    except (KeyError, TypeError, RuntimeError) as problem:
+        raise InputError(
+            f"the weights in '{path}' do not fit this version of whowrote "
+            f"({str(problem).splitlines()[0]}); train them again or change versions"
+        ) from None
+    return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
+
+
+def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
+    return FittedNGrams.restore(below(NGRAMS, arrays))
+
+
+# DOC r"""A trained extractor reads texts: :math:`\text{text} \to (t_1, \dots, t_n) \to \mathrm{LEV}`.
+# DOC
+# DOC The vectors of all words of the table are computed once, when the weights are loaded; those of other
+# DOC spellings once per block of texts. Nothing is remembered between blocks, so a vector depends on its
+# DOC block at most by rounding, and several threads may share one reader. The only loop over tokens is
+# DOC inside the regular expression that finds them.
+# DOC """
 
 SECTION = 4000
 """Tokens that go through the network in one piece; longer texts are averaged over sections."""
 TEXTS_PER_BLOCK = 2048
 CHARACTERS_PER_BLOCK = 4_000_000
 WINDOWS_PER_BATCH = {"cpu": 256, "cuda": 8192}
-
-IntArray = NDArray[np.int64]
 
 
 class Numbering(dict[str, int]):

@@ -33,11 +33,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whowrote import __version__
-from whowrote.atomic import atomic_path
-from whowrote.cores import usable_cores
-from whowrote.corpus import Document, Note, stream
+from whowrote.corpus.texts import Document, Note, stream
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
+from whowrote.files import atomic_path
+from whowrote.runtime import usable_cores
 
 FEATURES = ("adhominem", "sentences")
 TEXTS_PER_PART = 4096
@@ -123,7 +123,7 @@ def embed_corpus(
 ) -> Embedded:
     """Embed a corpus on disk into a Parquet table with id, author, sha256 and vector.
 
-    ``reading`` holds options of :func:`whowrote.corpus.stream`; a run that was killed resumes when
+    ``reading`` holds options of :func:`whowrote.corpus.texts.stream`; a run that was killed resumes when
     called again with the same arguments.
     """
     began, target = perf_counter(), Path(out)

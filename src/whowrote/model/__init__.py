@@ -5,22 +5,22 @@ one model is a fleet of one. Shapes are written with ``m`` members, ``n`` docume
 observation dimensions, ``d`` latent dimensions, ``k`` components and ``t`` Monte Carlo samples.
 """
 
-from whowrote.model.components import Component as Component
-from whowrote.model.components import Gaussian as Gaussian
-from whowrote.model.components import StudentT as StudentT
-from whowrote.model.components import component_for as component_for
+from whowrote.model.distributions import Component as Component
+from whowrote.model.distributions import DiagonalNormal as DiagonalNormal
+from whowrote.model.distributions import Gaussian as Gaussian
+from whowrote.model.distributions import StudentT as StudentT
+from whowrote.model.distributions import component_for as component_for
 from whowrote.model.fleet import Architecture as Architecture
+from whowrote.model.fleet import Batch as Batch
 from whowrote.model.fleet import Member as Member
+from whowrote.model.fleet import Rows as Rows
+from whowrote.model.fleet import SparseRows as SparseRows
 from whowrote.model.initialize import place_components as place_components
 from whowrote.model.mixture import Mixture as Mixture
 from whowrote.model.mixture import Scores as Scores
 from whowrote.model.networks import Network as Network
-from whowrote.model.normal import DiagonalNormal as DiagonalNormal
-from whowrote.model.objectives import BoundTerms as BoundTerms
-from whowrote.model.objectives import six_terms as six_terms
-from whowrote.model.rows import Batch as Batch
-from whowrote.model.rows import Rows as Rows
-from whowrote.model.rows import SparseRows as SparseRows
 from whowrote.model.streams import Reservoir as Reservoir
 from whowrote.model.streams import Streams as Streams
+from whowrote.model.vae import BoundTerms as BoundTerms
 from whowrote.model.vae import MixtureVAE as MixtureVAE
+from whowrote.model.vae import six_terms as six_terms

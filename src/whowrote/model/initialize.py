@@ -20,9 +20,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import Mixture
 from whowrote.model.networks import Layer
-from whowrote.model.rows import UNLABELLED
 from whowrote.model.vae import MixtureVAE
 
 FIRST_LOG_SCALE = -1.0

@@ -10,7 +10,7 @@ r"""The mixture in latent space, one component per author.
 with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilon})`,
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
-inverse (:mod:`whowrote.model.precision`); no distance is measured by an inverted matrix.
+inverse (:mod:`whowrote.model.fast.precision`); no distance is measured by an inverted matrix.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from whowrote.model.components import Component
-from whowrote.model.distance import expected_distance
-from whowrote.model.normal import DiagonalNormal
-from whowrote.model.own_distance import Groups, own_distance
-from whowrote.model.precision import (
+from whowrote.model.distributions import Component, DiagonalNormal
+from whowrote.model.fast.distance import expected_distance
+from whowrote.model.fast.own_distance import Groups, own_distance
+from whowrote.model.fast.precision import (
     Precision,
     cholesky,
     lower_factor,

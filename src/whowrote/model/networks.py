@@ -20,10 +20,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whowrote.model.components import LOG_2PI
-from whowrote.model.devices import own_kernels
-from whowrote.model.normal import DiagonalNormal
-from whowrote.model.rows import SparseRows
+from whowrote.model.distributions import LOG_2PI, DiagonalNormal
+from whowrote.model.fast.devices import own_kernels
+from whowrote.model.fleet import SparseRows
 from whowrote.model.streams import Streams
 
 LOG_SCALE_LIMIT = 6.0

@@ -3,23 +3,23 @@
 Made with the object-oriented interface alone: no window, no global state, no display needed.
 """
 
-from whowrote.plots.answers import Bar as Bar
-from whowrote.plots.answers import confusion_matrix as confusion_matrix
-from whowrote.plots.answers import probability_bars as probability_bars
-from whowrote.plots.authors import degrees_of_freedom as degrees_of_freedom
-from whowrote.plots.authors import dendrogram as dendrogram
-from whowrote.plots.comparisons import AuthorPanel as AuthorPanel
-from whowrote.plots.comparisons import CurvePanel as CurvePanel
-from whowrote.plots.comparisons import author_panels as author_panels
-from whowrote.plots.comparisons import curve_panels as curve_panels
-from whowrote.plots.comparisons import labelled_curves as labelled_curves
+from whowrote.plots.curves import AuthorPanel as AuthorPanel
+from whowrote.plots.curves import Curve as Curve
+from whowrote.plots.curves import CurvePanel as CurvePanel
+from whowrote.plots.curves import Panel as Panel
+from whowrote.plots.curves import author_panels as author_panels
+from whowrote.plots.curves import curve_panels as curve_panels
+from whowrote.plots.curves import curves as curves
+from whowrote.plots.curves import labelled_curves as labelled_curves
+from whowrote.plots.curves import scatter_panels as scatter_panels
 from whowrote.plots.latent import Ellipses as Ellipses
+from whowrote.plots.latent import degrees_of_freedom as degrees_of_freedom
+from whowrote.plots.latent import dendrogram as dendrogram
 from whowrote.plots.latent import latent_map as latent_map
-from whowrote.plots.panels import Curve as Curve
-from whowrote.plots.panels import Panel as Panel
-from whowrote.plots.panels import curves as curves
-from whowrote.plots.panels import scatter_panels as scatter_panels
+from whowrote.plots.quality import Bar as Bar
+from whowrote.plots.quality import confusion_matrix as confusion_matrix
 from whowrote.plots.quality import length_errors as length_errors
+from whowrote.plots.quality import probability_bars as probability_bars
 from whowrote.plots.quality import reliability_diagram as reliability_diagram
 from whowrote.plots.style import BLUES as BLUES
 from whowrote.plots.style import FAINT as FAINT

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from whowrote.checks import at_least
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
-from whowrote.estimators.checks import at_least
 
 Configuration = dict[str, Any]
 Grid = Mapping[str, Any]

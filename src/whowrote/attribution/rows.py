@@ -1,0 +1,134 @@
+"""Long texts in passages: pieces of nearly equal length, cut between words, nothing lost.
+
+A passage keeps the white space and the marks of its text: they are style.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from whowrote.arrays import FloatArray, IntArray
+from whowrote.attribution.contrasts import Contrasts
+from whowrote.features.interface import ReadsTexts, TextFeatures, views
+
+WORDS = 300
+"""Words of a passage: long enough to show a style, short enough that a text has several."""
+_WORD = re.compile(r"\S+")
+
+
+def cut(text: str, words: int = WORDS) -> list[str]:
+    r"""Cut a text into passages of about ``words`` words, all within one word of equal length.
+
+    >>> [len(passage.split()) for passage in cut("word " * 1000, 300)]
+    [334, 333, 333]
+    >>> "".join(cut("one  two\n three four", 2))
+    'one  two\n three four'
+    """
+    starts = [match.start() for match in _WORD.finditer(text)]
+    pieces = max(1, round(len(starts) / words))
+    if pieces == 1:
+        return [text]
+    firsts = [int(part[0]) for part in np.array_split(np.array(starts), pieces)]
+    bounds = [0, *firsts[1:], len(text)]
+    return [text[low:high] for low, high in pairwise(bounds)]
+
+
+@dataclass(frozen=True)
+class Passages:
+    """The passages of several texts: each with the number of its text."""
+
+    texts: tuple[str, ...]
+    document: NDArray[np.intp]
+
+    @property
+    def counts(self) -> NDArray[np.intp]:
+        """How many passages each text has."""
+        return np.bincount(self.document)
+
+
+def cut_all(texts: Sequence[str], words: int = WORDS) -> Passages:
+    """Cut every text.
+
+    >>> cut_all(["a b c d", "e"], 2).document.tolist()
+    [0, 0, 1]
+    """
+    pieces = [cut(text, words) for text in texts]
+    document = np.repeat(np.arange(len(pieces)), [len(own) for own in pieces])
+    return Passages(tuple(piece for own in pieces for piece in own), document)
+
+
+# DOC r"""From texts to rows of numbers: passages, features, contrasts.
+# DOC
+# DOC .. math:: \text{text} \to (\text{passage}_1, \dots, \text{passage}_m) \to X \to V
+# DOC
+# DOC Sparse features become contrasts, a few columns an author; dense ones are passed on as they are.
+# DOC """
+
+
+@dataclass(frozen=True)
+class Read:
+    """Texts as the model sees them: a row per passage, before (X) and after (V) the contrasts."""
+
+    passages: Passages
+    X: Any
+    V: FloatArray
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Fitted features and contrasts."""
+
+    features: ReadsTexts
+    contrasts: Contrasts | None
+    words: int
+
+    def read(self, texts: Sequence[str]) -> Read:
+        """Rows of texts that were not learnt from."""
+        passages = cut_all(texts, self.words)
+        X = self.features.transform(passages.texts)
+        return Read(passages, X, self._rows(X))
+
+    def _rows(self, X: Any) -> FloatArray:
+        if self.contrasts is not None:
+            return self.contrasts.transform(X)
+        return np.asarray(X, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """A reader, and the texts it learnt from: as they are, and as if they were new to it."""
+
+    reader: Reader
+    read: Read
+    blind: Read
+
+
+def learn_to_read(
+    features: TextFeatures, passages: Passages, codes: IntArray, folds: IntArray, words: int
+) -> Learnt:
+    """Fit features and, for sparse ones, contrasts; ``codes`` and ``folds`` are by passage."""
+    fit_transform = getattr(features, "fit_transform", None)
+    texts = passages.texts
+    X: Any = fit_transform(texts) if fit_transform else features.fit(texts).transform(texts)
+    if not sparse.issparse(X):
+        read = Read(passages, X, np.asarray(X, float))
+        return Learnt(Reader(features, None, words), read, read)
+    X = sparse_rows(X)
+    blind = features.as_new(X, passages.document) if hasattr(features, "as_new") else X
+    contrasts = Contrasts(views(features))
+    V = contrasts.fit_transform(X, codes, folds, blind)
+    reader = Reader(features, contrasts, words)
+    return Learnt(reader, Read(passages, X, V), Read(passages, blind, V))
+
+
+def sparse_rows(X: Any) -> sparse.csr_matrix:
+    """Any sparse matrix in the one format that is computed with."""
+    return sparse.csr_matrix(X)

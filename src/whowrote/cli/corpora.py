@@ -1,0 +1,315 @@
+"""``whowrote audit``: look at a corpus before trusting anything computed from it."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whowrote.cli.options import (
+    AsJson,
+    AuthorColumn,
+    CorpusPath,
+    Format,
+    IdColumn,
+    Quiet,
+    Seed,
+    TextColumn,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from whowrote.clustering import Agreement, Choice, Clustering
+    from whowrote.corpus.audit import Audit, DuplicateSet
+    from whowrote.corpus.formats import Options
+    from whowrote.corpus.texts import Corpus
+
+_ROWS = 40  # of a table on screen; --json has them all
+_EXAMPLES = 3
+
+
+def audit(
+    corpus: CorpusPath,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    group_column: Annotated[
+        str | None,
+        typer.Option(help="The column (or metadata) of groups that no split may divide."),
+    ] = None,
+    max_document_mb: Annotated[
+        float, typer.Option(min=0, help="The largest document or line, in megabytes.")
+    ] = 20,
+    near_duplicates: Annotated[
+        bool, typer.Option(help="Look for near duplicates, the slowest part.")
+    ] = True,
+    similarity: Annotated[
+        float, typer.Option(min=0.1, max=1, help="Shared shingles that make a near duplicate.")
+    ] = 0.7,
+    min_texts: Annotated[int, typer.Option(min=0, help="Fewer texts of an author are few.")] = 5,
+    min_words: Annotated[
+        int, typer.Option(min=0, help="Fewer words of an author are few.")
+    ] = 2_500,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print everything as JSON, for machines.")
+    ] = False,
+) -> None:
+    """Count a corpus and look for what would flatter or spoil a result.
+
+    Texts and words per author, exact and near duplicates, repeated lines, authors with too little
+    text, languages, and groups that would leak between training and test.
+
+    Example: `whowrote audit my_corpus/ --json > audit.json`
+    """
+    from whowrote.corpus.audit import audit as audit_corpus
+    from whowrote.corpus.formats import Options
+
+    limit = int(max_document_mb * 1e6)
+    options = Options(text_column, author_column, id_column, group_column, limit)
+    findings = audit_corpus(
+        _load(corpus, format, options),
+        near_duplicates=near_duplicates,
+        min_texts=min_texts,
+        min_words=min_words,
+        similarity=similarity,
+    )
+    if as_json:
+        typer.echo(json.dumps(findings.to_dict()))
+    else:
+        _show_audit(findings)
+
+
+def _load(path: Path, format: str | None, options: Options) -> Corpus:
+    """Load without the warning: the notes are part of what is printed."""
+    from whowrote.corpus.texts import load
+    from whowrote.errors import CorpusWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CorpusWarning)
+        return load(path, format=format, **asdict(options))
+
+
+def _show_audit(findings: Audit) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_audited_authors(findings))
+    for title, lines in _sections(findings).items():
+        _show_section(console, title, lines)
+
+
+def _audited_authors(findings: Audit) -> Table:
+    from rich.table import Table
+
+    known = sum(count.author is not None for count in findings.authors)
+    table = Table(
+        title=f"{findings.documents} texts, {findings.words} words, {known} known authors"
+    )
+    table.add_column("author")
+    for name in ("texts", "words", "median words", "groups"):
+        table.add_column(name, justify="right")
+    for count in findings.authors[:_ROWS]:
+        numbers = (count.texts, count.words, f"{count.median_words:g}", count.groups)
+        table.add_row(_escaped(_name(count.author)), *map(str, numbers))
+    if len(findings.authors) > _ROWS:
+        table.add_row(f"... and {len(findings.authors) - _ROWS} more (--json has all)")
+    return table
+
+
+def _sections(findings: Audit) -> dict[str, list[str] | None]:
+    """Each kind of finding under its title; None where it was not looked for."""
+    settings, tongues = findings.settings, findings.languages
+    near = findings.near_duplicates
+    return {
+        "exact duplicates": _duplicate_lines(findings.exact_duplicates),
+        f"near duplicates (similarity {settings.similarity:g} or more)": (
+            None if near is None else _duplicate_lines(near)
+        ),
+        "lines an author repeats": [
+            f"{line.author}: {line.line[:60]!r} in {line.texts} texts ({line.share:.0%})"
+            for line in findings.boilerplate
+        ],
+        f"authors with under {settings.min_texts} texts or {settings.min_words} words": [
+            f"{thin.author}: {thin.texts} texts, {thin.words} words"
+            for thin in findings.thin_authors
+        ],
+        f"languages (first {tongues.characters} characters of {tongues.examined} of "
+        f"{tongues.of} texts)": [f"{name}: {count} texts" for name, count in tongues.texts.items()],
+        "groups that would leak between training and test": [
+            f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
+        ],
+        "documents skipped or repaired": [str(note) for note in findings.notes],
+    }
+
+
+def _duplicate_lines(found: Iterable[DuplicateSet]) -> list[str]:
+    ordered = sorted(found, key=lambda same: not same.between_authors)
+    return [
+        f"{'between' if same.between_authors else 'within'} {_some(map(_name, same.authors))}: "
+        f"{_some(same.documents)} (similarity {same.similarity:.2f})"
+        for same in ordered
+    ]
+
+
+def _show_section(console: Console, title: str, lines: list[str] | None) -> None:
+    count = "not looked for" if lines is None else len(lines) or "none"
+    console.print(f"[bold]{_escaped(title)}[/bold]: {count}")
+    lines = lines or []
+    for line in lines[:_EXAMPLES]:
+        console.print(f"  {_escaped(line)}", highlight=False, soft_wrap=True)
+    if len(lines) > _EXAMPLES:
+        console.print(f"  ... and {len(lines) - _EXAMPLES} more (--json has all)")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    more = f" and {len(listed) - _EXAMPLES} more" if len(listed) > _EXAMPLES else ""
+    return ", ".join(listed[:_EXAMPLES]) + more
+
+
+def _name(author: str | None) -> str:
+    return "(unknown)" if author is None else author
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
+
+
+# DOC """``whowrote cluster``: who wrote what when nobody is labelled."""
+
+
+def cluster(
+    corpus: CorpusPath,
+    authors: Annotated[
+        str, typer.Option(help="How many authors there are, or auto: chosen by held-out texts.")
+    ] = "auto",
+    features: Annotated[str, typer.Option(help="adhominem, ngrams or hybrid.")] = "adhominem",
+    seed: Seed = 0,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Put texts into groups, one for each supposed author, without any labels.
+
+    Says the size and the clearest texts of each group and, with auto, how well every number of
+    groups explains texts that were held out. Where the corpus names authors, the groups are
+    compared with them; they are never learnt from. --json has the group of every text.
+
+    Example: `whowrote cluster letters/ --authors auto`
+    """
+    from whowrote.cli.options import read_corpus
+    from whowrote.clustering import cluster as group_texts
+    from whowrote.progress import stage_bars
+
+    texts = read_corpus(
+        corpus,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+    )
+    wanted = int(authors) if authors.isdecimal() else authors
+    with _short_texts_told(), stage_bars(not quiet):
+        found = group_texts(texts, wanted, features=features, random_state=seed)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        _show_clusters(found)
+
+
+@contextmanager
+def _short_texts_told() -> Iterator[None]:
+    """A warning of texts too short to judge becomes one line on standard error."""
+    from whowrote.features import ReliabilityWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ReliabilityWarning)
+        yield
+    for warning in caught:
+        typer.echo(f"whowrote: {warning.message}", err=True)
+
+
+def _show_clusters(found: Clustering) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_group_table(found))
+    if found.choice.curve:
+        console.print(_curve_table(found.choice))
+    if found.agreement is not None:
+        console.print(_cluster_table(found, found.agreement))
+    for line in _remarks(found):
+        console.print(line, highlight=False, markup=False)
+
+
+def _group_table(found: Clustering) -> Table:
+    from rich.markup import escape
+
+    table = _table(f"{found.texts} texts in {found.n_groups} groups", "group", "texts")
+    table.add_column("most typical")
+    for group in found.groups:
+        table.add_row(str(group.number), str(group.size), escape(", ".join(group.typical)))
+    return table
+
+
+def _curve_table(choice: Choice) -> Table:
+    title = f"How well held-out texts are explained ({choice.n_folds} folds)"
+    table = _table(title, "authors", "bound a text", "less than best", "standard error")
+    table.add_column("")
+    marks = {choice.best: "best", choice.n_authors: "chosen"}
+    best = max(point.bound for point in choice.curve)
+    for point in choice.curve:
+        numbers = point.bound, best - point.bound, point.difference_error
+        shown = (f"{number:.2f}" for number in numbers)
+        table.add_row(str(point.n_authors), *shown, marks.get(point.n_authors, ""))
+    return table
+
+
+def _cluster_table(found: Clustering, agreement: Agreement) -> Table:
+    from rich.markup import escape
+
+    columns = [str(group.number) for group in found.groups]
+    table = _table("Authors by group", "author", *columns)
+    table.columns[0].justify = "left"
+    for author, counts in zip(agreement.authors, agreement.table, strict=True):
+        table.add_row(escape(author), *(str(count) if count else "" for count in counts))
+    return table
+
+
+def _table(title: str, *numbers: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _remarks(found: Clustering) -> list[str]:
+    lines = []
+    if found.n_groups < found.choice.n_authors:
+        lines.append(
+            f"{found.choice.n_authors} groups were asked for; {found.n_groups} of them have texts."
+        )
+    if found.agreement is not None:
+        lines.append(
+            f"Agreement over {found.agreement.texts} texts of known authors: adjusted Rand index "
+            f"{found.agreement.adjusted_rand:.2f}, {found.agreement.accuracy:.0%} of them in the "
+            "group that matches the author best."
+        )
+    lines.append("A group is a likeness of style; one author may have two, and two may share one.")
+    return lines

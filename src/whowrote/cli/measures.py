@@ -1,0 +1,269 @@
+"""``whowrote evaluate``: how good would an answer be on texts like these."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whowrote.cli.options import (
+    AsJson,
+    AuthorColumn,
+    CorpusPath,
+    Features,
+    Format,
+    GroupColumn,
+    IdColumn,
+    Quiet,
+    Seed,
+    TextColumn,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from whowrote.demo import Answer, DemoResult, Score
+    from whowrote.evaluation import CrossValidation, Method
+
+CONFUSIONS = 5
+
+
+def evaluate(
+    corpus: CorpusPath,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(help="A classic method beside it: ngram-svm, delta, linear-svm, rbf-svm."),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
+    ] = None,
+    features: Features = "hybrid",
+    plots: Annotated[
+        Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
+    ] = None,
+    seed: Seed = 0,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    group_column: GroupColumn = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Cross-validate: each text is attributed by a model that has not seen it.
+
+    Error with its 95 % interval, macro-F1, Brier score, calibration error, log-loss, the error
+    against text length, the confusions, and the same for classic methods on the same folds. Takes
+    as many trainings as there are folds.
+
+    Example: `whowrote evaluate letters/ --baseline ngram-svm --plots figures/`
+    """
+    from whowrote.attribution import Attributor
+    from whowrote.cli.options import read_corpus
+    from whowrote.evaluation import cross_validate
+    from whowrote.progress import stage_bars
+
+    texts = read_corpus(
+        corpus,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+        group_column=group_column,
+    )
+    with stage_bars(not quiet):
+        found = cross_validate(
+            texts,
+            Attributor(features, random_state=seed),
+            baselines=baseline or (),
+            n_folds=folds,
+            seed=seed,
+        )
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        _show(found)
+    if plots is not None:
+        for path in _draw(found, plots):
+            typer.echo(f"Plot: {path}", err=as_json)
+
+
+def _show(found: CrossValidation) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_figures(found))
+    ours = found.methods[0]
+    console.print(_lengths(ours))
+    for line in _remarks(found, ours):
+        console.print(line, highlight=False, markup=False)
+
+
+def _figures(found: CrossValidation) -> Table:
+    from rich.table import Table
+
+    title = f"{found.texts} texts, {len(found.authors)} authors, {found.n_folds} folds"
+    table = Table(title=title, title_justify="left", box=None)
+    table.add_column("method")
+    for name in ("error", "95 % interval", "macro-F1", "Brier", "ECE", "log-loss"):
+        table.add_column(name, justify="right")
+    for method in found.methods:
+        e = method.evaluation
+        table.add_row(
+            method.name,
+            f"{e.error:.1%}",
+            f"{e.error_interval.low:.1%} to {e.error_interval.high:.1%}",
+            f"{e.macro_f1:.3f}",
+            f"{e.brier:.3f}",
+            f"{e.ece:.3f}",
+            f"{e.log_loss:.3f}",
+        )
+    return table
+
+
+def _lengths(method: Method) -> Table:
+    from rich.table import Table
+
+    table = Table(title="Error by length of the text", title_justify="left", box=None)
+    for name in ("words", "texts", "error", "95 % interval"):
+        table.add_column(name, justify="right")
+    for one in method.by_length:
+        table.add_row(
+            f"{one.low:.0f} to {one.high:.0f}",
+            str(one.n),
+            f"{one.error:.1%}",
+            f"{one.interval.low:.1%} to {one.interval.high:.1%}",
+        )
+    return table
+
+
+def _remarks(found: CrossValidation, ours: Method) -> list[str]:
+    e = ours.evaluation
+    pairs = [
+        (count, e.classes[row], e.classes[column])
+        for row, counts in enumerate(e.confusion)
+        for column, count in enumerate(counts)
+        if row != column and count
+    ]
+    worst = ", ".join(
+        f"{true} for {named} ({count})" for count, true, named in sorted(pairs)[::-1][:CONFUSIONS]
+    )
+    return [
+        f"Most often taken: {worst or 'nobody for anybody'}.",
+        f"'None of these' was said of {ours.none_share or 0:.1%} of the texts, whose authors were "
+        "all enrolled.",
+        f"Split {found.split_hash[:12]}, seed {found.seed}.",
+    ]
+
+
+def _draw(found: CrossValidation, folder: Path) -> list[Path]:
+    """Every plot as PNG and SVG."""
+    from whowrote import plots as pictures
+
+    ours = found.methods[0]
+    figures = {
+        "confusion": pictures.confusion_matrix(ours.evaluation.confusion, found.authors),
+        "reliability": pictures.reliability_diagram(ours.confidence, ours.right),
+        "lengths": pictures.length_errors(ours.by_length),
+    }
+    return [
+        pictures.save(figure, folder / f"{name}.{kind}")
+        for name, figure in figures.items()
+        for kind in ("png", "svg")
+    ]
+
+
+# DOC """``whowrote demo``: the main job on real embedded texts."""
+
+MARKS = {True: "right", False: "WRONG"}
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the page and plots.")] = Path(
+        "whowrote-demo"
+    ),
+    presidents: Annotated[int, typer.Option(help="How many presidents to enrol.")] = 12,
+    outsider: Annotated[
+        str, typer.Option(help="A president who is not enrolled, by full name.")
+    ] = "Abraham Lincoln",
+    seed: Annotated[int, typer.Option(help="Chooses the held-out addresses.")] = 0,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn presidents' styles, then say who held other State of the Union addresses.
+
+    Trains on addresses that come with the installation, attributes addresses it has not seen, and
+    those of a president it does not know, which are by none of the enrolled. Writes a page with
+    plots. Takes about two minutes on two cores and downloads nothing.
+
+    Example: `whowrote demo --presidents 6 --seed 1 --out /tmp/demo`
+    """
+    from whowrote.demo import run
+    from whowrote.progress import stage_bars
+
+    with stage_bars(not quiet):
+        result = run(out, presidents=presidents, seed=seed, outsider=outsider)
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False))
+    else:
+        _render(result)
+
+
+def _render(result: DemoResult) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_table(result.answers), "", sep="\n")
+    for line in _summary(result):
+        console.print(line, highlight=False, markup=False)
+    for name, path in (("Plot", result.plot), ("Page", result.page)):
+        console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _table(answers: tuple[Answer, ...]) -> Table:
+    from rich.table import Table
+
+    from whowrote.formatting import fine_percent, percent
+
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
+    for column in ("year", "true author", "whowrote"):
+        table.add_column(column, no_wrap=True)
+    for column in ("prob.", "typical"):
+        table.add_column(column, justify="right")
+    for column in ("", "SVM"):
+        table.add_column(column, no_wrap=True)
+    for row in answers:
+        table.add_row(
+            str(row.year),
+            row.author,
+            row.answer or "none of these",
+            percent(row.probability),
+            fine_percent(row.typicality),
+            MARKS[row.right],
+            MARKS[row.svm_right],
+            style="" if row.right else "bold red",
+        )
+    return table
+
+
+def _summary(result: DemoResult) -> list[str]:
+    memory = result.peak_memory_mb
+    used = "" if memory is None else f", peak memory {memory:.0f} MB"
+    return [
+        f"{len(result.enrolled)} presidents, {result.training_texts} training addresses in "
+        f"{result.training_passages} passages, split {result.split_hash[:12]}, seed {result.seed}.",
+        f"Held-out addresses of enrolled presidents, whowrote:   {_share(result.ours)}.",
+        f"Held-out addresses of enrolled presidents, n-gram SVM: {_share(result.svm)}.",
+        f"{result.outsider} is not enrolled: {result.none.right} of his {result.none.n} addresses "
+        "are said to be by none of these. The SVM always names somebody.",
+        f"Time {result.seconds['all']:.0f} s{used}.",
+    ]
+
+
+def _share(score: Score) -> str:
+    low, high = score.interval.low, score.interval.high
+    return f"{score.right} of {score.n} right (95 % interval {low:.0%} to {high:.0%})"

@@ -1,0 +1,377 @@
+"""``whowrote train``: learn the styles of people from their texts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whowrote.cli.options import (
+    AsJson,
+    AuthorColumn,
+    CorpusPath,
+    Features,
+    Format,
+    GroupColumn,
+    IdColumn,
+    ModelPath,
+    Overwrite,
+    Quiet,
+    Seed,
+    TextColumn,
+    Verbose,
+    told_on_stderr,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from whowrote.attribution import Attribution
+    from whowrote.attribution.jobs import Inspected, Trained
+
+
+def train(
+    corpus: CorpusPath,
+    out: Annotated[
+        Path | None, typer.Option(help="The model's folder; default: the corpus's name + .model.")
+    ] = None,
+    features: Features = "hybrid",
+    seed: Seed = 0,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    group_column: GroupColumn = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+) -> None:
+    """Learn who writes how, from texts whose authors are known.
+
+    A folder with a folder of texts for each author, or a table with the columns author and text. At
+    least two authors, and two texts (or one long one) of each; five or more texts are better. The
+    model is a folder; no training text is in it.
+
+    Example: `whowrote train letters/ --out letters.model`
+    """
+    from whowrote.attribution.jobs import train_model
+    from whowrote.cli.options import read_corpus
+    from whowrote.progress import stage_bars
+
+    texts = read_corpus(
+        corpus,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+        group_column=group_column,
+    )
+    target = out or Path(f"{corpus.resolve().stem}.model")
+    with stage_bars(not quiet):
+        done = train_model(texts, target, features=features, seed=seed, overwrite=overwrite)
+    if as_json:
+        typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
+    elif not quiet:
+        _show_trained(done, verbose)
+
+
+def _show_trained(done: Trained, verbose: bool) -> None:
+    held_out = done.held_out
+    typer.echo(
+        f"{done.authors} authors, {done.texts} texts in {done.passages} passages, "
+        f"{done.words} words.\n"
+        f"Held out, {held_out.right} of {held_out.texts} of these texts go to their author "
+        f"({held_out.right / held_out.texts:.1%}); `whowrote evaluate` measures it properly."
+    )
+    if verbose:
+        for name, seconds in done.seconds.items():
+            typer.echo(f"  {seconds:8.1f} s  {name}")
+    typer.echo(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
+
+
+# DOC """``whowrote attribute``: who wrote these texts, or none of the people the model knows."""
+
+ANSWERS_SHOWN = 200  # of a table on screen; --json has them all
+
+
+def attribute(
+    model: ModelPath,
+    texts: Annotated[
+        list[str], typer.Argument(help="Text files, folders or tables of texts; - is stdin.")
+    ],
+    top: Annotated[int, typer.Option(min=1, help="Candidates shown for each text.")] = 3,
+    none_below: Annotated[
+        float | None,
+        typer.Option(help="Say 'none of these' below this typicality; 0: always name somebody."),
+    ] = None,
+    format: Format = None,
+    text_column: TextColumn = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say who wrote texts: the best author with a probability, or none of these.
+
+    The probability is that of an author given that one of the enrolled wrote the text. The
+    typicality says how often a text of the best author is as little like him as this one: where
+    it is below 2 %, the answer is "none of these". --json prints one object a line.
+
+    Example: `whowrote attribute letters.model unknown.txt`
+    """
+    from whowrote.attribution.jobs import open_model, questioned
+    from whowrote.progress import stage_bars
+
+    with told_on_stderr():
+        corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
+    opened = open_model(model, none_below)
+    with stage_bars(not quiet):
+        answers = opened.attribute(corpus)
+    if as_json:
+        for answer in answers:
+            typer.echo(answer.to_json())
+    else:
+        _show_answers(answers, top)
+
+
+def _show_answers(answers: Sequence[Attribution], top: int) -> None:
+    from rich.console import Console
+
+    from whowrote.formatting import count
+
+    console = Console()
+    console.print(_answer_table(answers, top))
+    for answer in answers[:ANSWERS_SHOWN]:
+        for warning in answer.warnings:
+            console.print(f"{answer.document}: {warning}", style="yellow", markup=False)
+    if len(answers) > ANSWERS_SHOWN:
+        console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
+    none = sum(answer.author is None for answer in answers)
+    share = answers[0].none_below
+    console.print(
+        f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
+        f"authors (typicality below {share:.0%}). A probability is no proof.",
+        highlight=False,
+    )
+
+
+def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from whowrote.formatting import fine_percent, percent
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
+    for name in ("text", "answer"):
+        table.add_column(name)
+    for name in ("tokens", "typicality"):
+        table.add_column(name, justify="right")
+    table.add_column("candidates")
+    for answer in answers[:ANSWERS_SHOWN]:
+        listed = ", ".join(
+            f"{one.author} {percent(one.probability)}" for one in answer.ranking[:top]
+        )
+        table.add_row(
+            escape(answer.document),
+            "[bold]none of these[/bold]" if answer.author is None else escape(answer.author),
+            str(answer.tokens),
+            fine_percent(answer.typicality),
+            escape(listed),
+        )
+    return table
+
+
+# DOC """``whowrote verify``: whether one person wrote both texts."""
+
+
+def verify(
+    model: ModelPath,
+    first: Annotated[str, typer.Argument(help="A text file; - is standard input.")],
+    second: Annotated[str, typer.Argument(help="Another text file.")],
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare two texts: how much likelier is their likeness if one person wrote both.
+
+    The authors need not be enrolled. The answer is a likelihood ratio from a curve that was learnt
+    on pairs of the model's training texts, so it holds for texts of that kind. A ratio below 2 to 1
+    says little either way, below 10 it speaks weakly, below 100 moderately, above strongly. Exit
+    status 0 if the ratio is above 1, for one author, and 1 if it is below.
+
+    Example: `whowrote verify letters.model one.txt other.txt`
+    """
+    from whowrote.attribution.jobs import verify_texts
+    from whowrote.formatting import percent
+
+    with told_on_stderr():
+        found = verify_texts(model, first, second, sys.stdin)
+    verdict = found.verdict
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    elif not quiet:
+        likeness = ", ".join(f"{name} {value:.3f}" for name, value in verdict.similarities.items())
+        bound = ", the most that so few training texts can support" if verdict.limited else ""
+        for warning in verdict.warnings:
+            typer.echo(warning)
+        typer.echo(
+            f"log10 likelihood ratio {verdict.log10_lr:+.2f}: {verdict.in_words}{bound}.\n"
+            "At even odds beforehand, the probability of one author is "
+            f"{percent(verdict.probability)}.\n"
+            f"Cosines: {likeness}. Curve from {found.pairs} pairs of training texts, AUC "
+            f"{found.auc:.3f}."
+        )
+    if verdict.log10_lr <= 0:
+        raise typer.Exit(1)
+
+
+# DOC """``whowrote enroll``: new authors for a model, without training it again."""
+
+
+def enroll(
+    model: ModelPath,
+    corpus: CorpusPath,
+    out: Annotated[Path, typer.Option(help="The folder of the new model.")],
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Add authors to a model: its networks stay as they are, its mixture grows.
+
+    Takes seconds instead of minutes, and tells new authors less well than a model that was trained
+    on all texts; train anew when an author matters.
+
+    Example: `whowrote enroll letters.model more_letters/ --out more.model`
+    """
+    from whowrote.attribution.jobs import enroll_model
+    from whowrote.cli.options import read_corpus
+    from whowrote.progress import stage_bars
+
+    texts = read_corpus(
+        corpus,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+    )
+    with stage_bars(not quiet):
+        done = enroll_model(model, texts, out, overwrite=overwrite)
+    if as_json:
+        typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
+    elif not quiet:
+        names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
+        typer.echo(
+            f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
+            f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"
+        )
+
+
+# DOC """``whowrote inspect``: what a model knows, and what it is made of."""
+
+AUTHORS_SHOWN = 40  # of a table on screen; --json has them all
+
+
+def inspect(
+    model: ModelPath,
+    plots: Annotated[
+        Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the authors of a model, their tails, its parts and their sizes, and where it comes from.
+
+    With --plots: a map of the authors, a tree of who writes like whom, and the tails.
+
+    Example: `whowrote inspect letters.model --plots figures/`
+    """
+    from whowrote.attribution.jobs import inspect_model
+
+    found = inspect_model(model)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+    else:
+        _show_model(found)
+    if plots is not None:
+        for path in _draw(model, plots):
+            typer.echo(f"Plot: {path}", err=as_json)
+
+
+def _show_model(found: Inspected) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_authors(found))
+    console.print(_parts(found))
+    for line in _lines(found):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _authors(found: Inspected) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=f"{len(found.authors)} authors", title_justify="left", box=None)
+    table.add_column("author")
+    for name in ("texts", "passages", "words", "nu"):
+        table.add_column(name, justify="right")
+    rows = list(zip(found.authors, found.degrees_of_freedom, strict=True))
+    for author, df in rows[:AUTHORS_SHOWN]:
+        numbers = (author.texts, author.passages, author.words, f"{df:.1f}")
+        table.add_row(escape(author.name), *map(str, numbers))
+    if len(rows) > AUTHORS_SHOWN:
+        table.add_row(f"... and {len(rows) - AUTHORS_SHOWN} more (--json has all)")
+    return table
+
+
+def _parts(found: Inspected) -> Table:
+    from rich.table import Table
+
+    total = sum(found.bytes.values())
+    table = Table(title=f"{total / 1e6:.1f} MB", title_justify="left", box=None)
+    table.add_column("part")
+    table.add_column("MB", justify="right")
+    table.add_column("share", justify="right")
+    for name, size in found.bytes.items():
+        table.add_row(name, f"{size / 1e6:.2f}", f"{size / total:.0%}")
+    return table
+
+
+def _lines(found: Inspected) -> list[str]:
+    held_out, pooling = found.held_out, found.calibration
+    lines = [
+        f"model {found.id[:16]}, whowrote {found.version}, features {found.features['kind']}, "
+        f"{found.component} mixture, {found.latent_dim} latent dimensions, {found.members} members",
+        f"held out, {held_out.right} of {held_out.texts} training texts go to their author",
+        f"passages of {found.settings['passage_words']} words; temperature "
+        f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; none of these below "
+        f"{found.settings['none_below']:.0%} typicality; {found.settings['prior']} prior",
+    ]
+    if found.verification:
+        lines.append(
+            f"verification: {found.verification['pairs']} pairs, AUC "
+            f"{found.verification['auc']:.3f}"
+        )
+    if found.card:
+        about = ", ".join(f"{name} {value}" for name, value in found.card.items())
+        lines.append(f"extractor: {about} (terms: docs/model_card.md)")
+    return lines
+
+
+def _draw(model: Path, folder: Path) -> list[Path]:
+    """Every plot as PNG and SVG."""
+    from whowrote import plots as pictures
+    from whowrote.attribution import Attributor
+    from whowrote.plots.latent import author_pictures
+
+    return [
+        pictures.save(figure, folder / f"{name}.{kind}")
+        for name, figure in author_pictures(Attributor.load(model)).items()
+        for kind in ("png", "svg")
+    ]

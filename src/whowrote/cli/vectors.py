@@ -1,0 +1,358 @@
+"""``whowrote embed``: a corpus of any size into a table of vectors."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whowrote.cli.options import AuthorColumn, CorpusPath, Format, IdColumn, TextColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from whowrote.features.extractor.run import Evaluation, Step
+    from whowrote.features.streaming import Embedded, Part
+    from whowrote.sweep import Choice, Config, Results, Row
+
+
+def embed(
+    corpus: CorpusPath,
+    out: Annotated[Path, typer.Option(help="The table to write, ending in .parquet.")],
+    features: Annotated[
+        str, typer.Option(help="adhominem, or sentences (a sentence-transformers model).")
+    ] = "adhominem",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Weights of your own, or the sentence-transformers model."),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")
+    ] = None,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    part: Annotated[
+        int, typer.Option(help="Texts per part: as many are lost at most by a kill.")
+    ] = 4096,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write over a table that is there already.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="No progress bar and no closing line.")
+    ] = False,
+) -> None:
+    """Turn every text of a corpus into a vector of its author's style.
+
+    Writes a Parquet table with id, author, sha256 of the text, and vector. The corpus may be larger
+    than memory. Parts are kept in a folder beside the table until it is whole: the same command
+    resumes a run that was stopped or killed.
+
+    Example: `whowrote embed posts.jsonl --out levs.parquet --workers 2`
+    """
+    from whowrote.features.streaming import Choice, embed_corpus
+
+    with _texts_bar(wanted=not quiet) as show:
+        done = embed_corpus(
+            corpus,
+            out,
+            Choice(features, model, device),
+            workers=workers,
+            texts_per_part=part,
+            overwrite=overwrite,
+            on_part=show,
+            format=format,
+            text_column=text_column,
+            author_column=author_column,
+            id_column=id_column,
+        )
+    for line in _remarks(done):
+        typer.echo(f"whowrote: {line}", err=True)
+    if as_json:
+        typer.echo(json.dumps(done.to_dict()))
+    elif not quiet:
+        typer.echo(_embedded(done))
+
+
+def _embedded(done: Embedded) -> str:
+    made = done.texts - done.found
+    speed = f"{made / done.seconds:.0f} texts/s" if made else "nothing to embed"
+    found = f", {done.found} found done already" if done.found else ""
+    return f"{done.texts} texts, {done.dimensions} dimensions{found}, {speed}\nVectors: {done.out}"
+
+
+def _remarks(done: Embedded) -> list[str]:
+    """What the user should know even when nothing else is printed."""
+    lines = [f"{count} texts of the corpus: {kind}" for kind, count in sorted(done.notes.items())]
+    if done.short:
+        lines.append(
+            f"{done.short} of {done.texts} texts have fewer than 20 tokens; their vectors are "
+            "mostly chance: join short texts of one author, or leave them out"
+        )
+    return lines
+
+
+@contextmanager
+def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
+    """Texts so far and texts per second; silent off a terminal."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} texts"), TimeElapsedColumn())
+    with Progress(
+        *columns,
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=not (wanted and console.is_terminal),
+    ) as bar:
+        task, began = bar.add_task("embedding", total=None, note=""), perf_counter()
+        made = 0
+
+        def show(part: Part) -> None:
+            nonlocal made
+            made += 0 if part.found else part.texts
+            speed = made / (perf_counter() - began)
+            bar.update(task, advance=part.texts, note=f"{speed:.0f} texts/s")
+
+        yield show
+
+
+# DOC """``whowrote extractor``: train the neural feature extractor on corpora of your own."""
+
+extractor = typer.Typer(
+    help="Train the neural feature extractor. Example: `whowrote extractor train config.toml`",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@extractor.callback()
+def _group() -> None:
+    """Train the neural feature extractor. Example: `whowrote extractor train config.toml`."""
+
+
+@extractor.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="TOML file: corpora, network, batches, training.")],
+    device: Annotated[
+        str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Leave after so many minutes, ready to be resumed.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option(help="Go on from the checkpoint in the output folder, if any.")
+    ] = True,
+) -> None:
+    """Train on corpora with author labels; the best weights on unseen authors are kept.
+
+    Authors are split into training, development and test. The output folder gets a checkpoint,
+    `history.jsonl` and `extractor.safetensors`; the same command resumes an interrupted run. With
+    several GPUs: `torchrun --nproc-per-node 4 -m whowrote extractor train config.toml`.
+
+    Example: `whowrote extractor train experiments/extractor/shipped.toml`
+    """
+    from whowrote.features.extractor.driver import train as run
+    from whowrote.features.extractor.recipe import read_config
+    from whowrote.features.extractor.run import WEIGHTS
+
+    chosen = read_config(config)
+    with _training_bar() as show:
+        outcome = run(
+            chosen,
+            device=device,
+            resume=resume,
+            minutes=minutes,
+            on_step=show,
+            on_evaluation=lambda record: typer.echo(_line(record), err=True),
+        )
+    state = "finished" if outcome.finished else "interrupted; the same command resumes it"
+    typer.echo(f"step {outcome.step}, {state}\nWeights: {chosen.out / WEIGHTS}")
+
+
+def _line(record: Evaluation) -> str:
+    scores = ", ".join(
+        f"{name} {value:.4f}/{record.recall_at_1[name]:.3f}" for name, value in record.auc.items()
+    )
+    return (
+        f"step {record.step}, {record.seconds:.0f} s: loss {record.loss:.4f}, "
+        f"{record.documents_per_second:.0f} docs/s, rate {record.learning_rate:.2e}, "
+        f"AUC {record.mean_auc:.4f} (AUC/recall@1: {scores})"
+    )
+
+
+@contextmanager
+def _training_bar() -> Iterator[Callable[[Step], None]]:
+    """A bar with loss, documents per second and time left; silent off a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        "training",
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("training", total=1.0, note="")
+
+        def show(step: Step) -> None:
+            note = f"step {step.step}, loss {step.loss:.3f}, {step.documents_per_second:.0f} docs/s"
+            left = f"{step.seconds_left / 60:.1f} min left"
+            bar.update(task, completed=step.share_done, note=f"{note}, {left}")
+
+        yield show
+
+
+# DOC """``whowrote sweep``: many fits from one file, resumable, chosen by development error."""
+
+BY = ("component", "share")
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A TOML file: data, splits, grid, fit, search.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the records; CONFIG.records beside the file if not given."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    test: Annotated[
+        bool,
+        typer.Option("--test", help="Show test errors too. To be read once, at the end."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Fit a grid of models on every split, and show the best by development error.
+
+    Writes one small record per fit. A sweep that was stopped goes on where it was when started
+    again, and a finished one only reads its records. The file names a data set (`.npz` with X and
+    y, or `.parquet`), splits, and lists of values for parameters:
+
+        [data]
+        vectors = "vectors.npz"
+
+        [splits]
+        folds = 5
+
+        [grid]
+        component = ["student-t", "gaussian"]
+        latent_dim = [20, 50]
+
+    Example: `whowrote sweep grid.toml --out results/grid --device cuda`
+    """
+    from whowrote.sweep import RecordWarning, read_config, run_config
+
+    asked = read_config(config)
+    folder = config.with_suffix(".records") if out is None else out
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RecordWarning)
+        results = run_config(asked, folder, device=device, progress=not quiet)
+    for warning in caught:
+        typer.echo(f"whowrote: {warning.message}", err=True)
+    best = results.best(BY)
+    rows = results.table(BY) if test else []
+    if as_json:
+        import json
+
+        typer.echo(json.dumps(_sweep_summary(folder, results, best, rows)))
+    else:
+        _show_sweep(asked, folder, results, best, rows)
+
+
+def _sweep_summary(
+    folder: Path, results: Results, best: Sequence[Choice], rows: Sequence[Row]
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    chosen = [
+        {
+            **choice.key,
+            "configuration": choice.configuration,
+            "development_error": choice.development_error,
+            "development_log_loss": choice.development_log_loss,
+            "n_candidates": choice.n_candidates,
+        }
+        for choice in best
+    ]
+    summary: dict[str, Any] = {
+        "records": str(folder),
+        "n_fits": len(results),
+        "n_diverged": results.n_diverged,
+        "best": chosen,
+    }
+    return summary | ({"test": [asdict(row) for row in rows]} if rows else {})
+
+
+def _show_sweep(
+    asked: Config,
+    folder: Path,
+    results: Results,
+    best: Sequence[Choice],
+    rows: Sequence[Row],
+) -> None:
+    from rich.console import Console
+
+    console = Console()
+    varied = [name for name in asked.varied if name not in BY]
+    console.print(_best_table(best, [n for n in varied if _differs(results, n)]))
+    if rows:
+        console.print("", _test_table(rows), sep="\n")
+    diverged = f", {results.n_diverged} diverged" if results.n_diverged else ""
+    line = f"Records: {folder} ({len(results)} fits{diverged})"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _differs(results: Results, name: str) -> bool:
+    return len({str(record.configuration[name]) for record in results}) > 1
+
+
+def _best_table(best: Sequence[Choice], varied: Sequence[str]) -> Table:
+    table = _table("Best configuration by development error", (*BY, *varied))
+    table.add_column("development error", justify="right")
+    table.add_column("of", justify="right")
+    for choice in best:
+        values = [*choice.key.values(), *(choice.configuration[name] for name in varied)]
+        error = f"{choice.development_error:.2%}"
+        table.add_row(*map(_cell, values), error, str(choice.n_candidates))
+    return table
+
+
+def _test_table(rows: Sequence[Row]) -> Table:
+    table = _table("Test error, every fold with its own choice by development error", BY)
+    for name in ("test error", "sd", "folds", "fits"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        spread = "-" if row.test_sd is None else f"{row.test_sd:.2%}"
+        counts = str(row.n_folds), str(row.n_fits)
+        table.add_row(*map(_cell, row.key.values()), f"{row.test_error:.2%}", spread, *counts)
+    return table
+
+
+def _table(title: str, columns: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name)
+    return table
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(_cell, value)) if isinstance(value, list) else str(value)

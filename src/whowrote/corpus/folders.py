@@ -1,0 +1,216 @@
+"""Folders of plain texts: a sub-folder per author, a flat folder, or ``Author_Title.txt`` names."""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from whowrote.corpus.decoding import (
+    binary,
+    format_suffix,
+    is_binary,
+    open_bytes,
+    read_whole,
+    to_text,
+)
+from whowrote.corpus.documents import Note, NoteKind, Options, Raw
+from whowrote.errors import InputError
+
+UNKNOWN = "unknown"
+# Markup and tables are text to a computer but not an author's prose.
+_NOT_PROSE = frozenset(
+    {".xml", ".tei", ".html", ".htm", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
+)
+
+
+def visible(folder: Path) -> list[Path]:
+    """The entries of a folder in a fixed order; hidden ones are no documents."""
+    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Every visible file of a folder and its sub-folders, in a fixed order."""
+    for entry in visible(folder):
+        if entry.is_dir():
+            yield from files_below(entry)
+        else:
+            yield entry
+
+
+def is_stylo(names: list[str]) -> bool:
+    """Whether all names are ``Author_Title`` and at least one author has two texts.
+
+    >>> is_stylo(["Austen_Emma.txt", "Austen_Persuasion.txt", "Bronte_Villette.txt"])
+    True
+    >>> is_stylo(["chapter_1.txt", "preface.txt"]), is_stylo(["a_1.txt", "b_1.txt"])
+    (False, False)
+    """
+    if not all("_" in name.lstrip("_") for name in names):
+        return False
+    return max(Counter(map(_stylo_author, names)).values(), default=0) > 1
+
+
+def _stylo_author(name: str) -> str:
+    return unicodedata.normalize("NFC", name.split("_", 1)[0])
+
+
+def read_author_folders(path: Path, options: Options) -> Iterator[Raw | Note]:
+    """A sub-folder per author, of any depth; a sub-folder named ``unknown`` has no author."""
+    for entry in visible(path):
+        if entry.is_dir():
+            author = None if entry.name.lower() == UNKNOWN else _label(entry.name)
+            for file in files_below(entry):
+                yield read_text_file(file, path, author, options)
+        else:
+            yield _skip(entry, path, "not-text", "lies beside the authors' folders: skipped")
+
+
+def read_flat_folder(path: Path, options: Options) -> Iterator[Raw | Note]:
+    """A folder of texts whose authors are unknown."""
+    for file in files_below(path):
+        yield read_text_file(file, path, None, options)
+
+
+def read_stylo_folder(path: Path, options: Options) -> Iterator[Raw | Note]:
+    """A folder of texts named ``Author_Title.txt``, the convention of the stylo package."""
+    for file in files_below(path):
+        if "_" not in file.name:
+            raise InputError(
+                f"{file}: the name has no underscore; each must be Author_Title.txt: rename it, or "
+                "read the folder as texts of unknown authorship (--format flat)"
+            )
+        title = file.name.split("_", 1)[1].split(".")[0]
+        author = _stylo_author(file.name)
+        yield read_text_file(file, path, author, options, {"title": title})
+
+
+def read_single_text(path: Path, options: Options) -> Iterator[Raw | Note]:
+    """One text file, named directly, of unknown authorship."""
+    data = read_whole(path, options.max_document_bytes)
+    if is_binary(data):
+        raise binary(path)
+    yield Raw(data, None, _label(path.name), str(path))
+
+
+def read_text_file(
+    file: Path,
+    root: Path,
+    author: str | None,
+    options: Options,
+    metadata: dict[str, object] | None = None,
+) -> Raw | Note:
+    """One file among others: a raw text, or a note that it is no text."""
+    suffix = format_suffix(file)
+    if suffix in _NOT_PROSE:
+        return _skip(file, root, "not-text", f"a {suffix} file is not plain text: skipped")
+    data = read_whole(file, options.max_document_bytes)
+    if is_binary(data):
+        return _skip(file, root, "binary", "a binary file, not text: skipped")
+    return Raw(data, author, identity(file, root), str(file), metadata=metadata or {})
+
+
+def identity(file: Path, root: Path) -> str:
+    """A document's id: its path below the corpus, with forward slashes on every system."""
+    return _label(file.relative_to(root).as_posix())
+
+
+def _label(name: str) -> str:
+    return unicodedata.normalize("NFC", name)  # some file systems decompose accents
+
+
+def _skip(file: Path, root: Path, kind: NoteKind, message: str) -> Note:
+    return Note(kind, message, str(file), None, identity(file, root))
+
+
+# DOC """The Blog Authorship Corpus as published (Schler, Koppel, Argamon and Pennebaker, 2006).
+# DOC
+# DOC One file per blogger, ``NUMBER.gender.age.industry.sign.xml``, with ``<date>`` and ``<post>`` in
+# DOC turn. The files are not well-formed XML and mix encodings from post to post, so the posts are cut
+# DOC out of the bytes and decoded one by one.
+# DOC """
+
+_NAME = re.compile(
+    r"(?P<number>\d+)\.(?P<gender>[A-Za-z]+)\.(?P<age>\d+)\.(?P<industry>[^.]+)\.(?P<sign>[^.]+)\.xml",
+    re.IGNORECASE,
+)
+# A post ends at its closing tag or, where that was forgotten, before the next date or the end.
+_POST = re.compile(
+    rb"(?:<date>(?P<date>[^<]*)</date>\s*)?"
+    rb"<post>(?P<text>.*?)(?P<end></post>|(?=<date>|<post>)|</Blog>|\Z)",
+    re.DOTALL,
+)
+
+
+def is_blog_name(name: str) -> bool:
+    """Whether a file is named like the corpus names them.
+
+    >>> is_blog_name("1000331.female.37.indUnk.Leo.xml"), is_blog_name("letters.xml")
+    (True, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def read_blogs(path: Path, options: Options) -> Iterator[Raw | Note]:
+    """A folder of bloggers' files, or one such file; author is the blogger's number."""
+    files = [path] if path.is_file() else list(files_below(path))
+    if not any(is_blog_name(file.name) for file in files):
+        raise InputError(
+            f"{path} has no file of the Blog Authorship Corpus; each must be named "
+            "NUMBER.gender.age.industry.sign.xml: give the folder of the published files, or "
+            "another format (--format)"
+        )
+    for file in files:
+        if is_blog_name(file.name):
+            yield from _read_blogger(file)
+        else:
+            message = f"a {format_suffix(file) or 'nameless'} file among the blogs: skipped"
+            yield Note("not-text", message, str(file))
+
+
+def _read_blogger(file: Path) -> Iterator[Raw | Note]:
+    name = _NAME.fullmatch(file.name)
+    about: dict[str, object] = name.groupdict() if name else {}
+    number = str(about.pop("number"))
+    count = 0
+    for count, post in enumerate(_posts(file), start=1):
+        identity = f"{number}/{count:04d}"
+        text = to_text(post.text)
+        for repair in text.repairs:
+            yield Note(repair.kind, repair.message, str(file), post.line, identity)
+        if not post.closed:
+            message = "a post without </post>: it was ended at the next tag"
+            yield Note("unclosed", message, str(file), post.line, identity)
+        yield Raw(
+            text=html.unescape(text.text),
+            author=number,
+            id=identity,
+            file=str(file),
+            line=post.line,
+            metadata={**about, "date": post.date},
+        )
+    if not count:
+        yield Note("empty", "a blogger's file without <post>: skipped", str(file))
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    line: int
+    date: str | None
+    text: bytes
+    closed: bool
+
+
+def _posts(file: Path) -> Iterator[_Post]:
+    with open_bytes(file) as stream:
+        data = stream.read()
+    line, counted = 1, 0
+    for found in _POST.finditer(data):
+        line += data.count(b"\n", counted, found.start("text"))
+        counted = found.start("text")
+        date = to_text(found["date"] or b"").text.strip() or None
+        yield _Post(line, date, found["text"].strip(), found["end"] == b"</post>")

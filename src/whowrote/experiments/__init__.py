@@ -1,1 +1,0 @@
-"""The published experiments, through the public interface."""

@@ -1,0 +1,1 @@
+"""What makes the extractor's weights: corpora, batches, losses, and the run that trains."""

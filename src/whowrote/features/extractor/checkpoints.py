@@ -1,0 +1,102 @@
+"""The state of a training run on disk: shards, and a manifest that is swapped in last.
+
+A reader sees either the former state or the new one, never half of each: shards carry their step in
+their names and count only once ``checkpoint.json`` names them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whowrote.arrays import Arrays
+from whowrote.errors import InputError
+from whowrote.files import ModelFile, read_model_file, write_model_file, write_text
+
+KIND = "extractor checkpoint"
+MANIFEST = "checkpoint.json"
+SHARD_BYTES = 15_000_000
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Plain values and arrays by name."""
+
+    values: Mapping[str, Any]
+    arrays: Arrays
+
+
+def shards(arrays: Arrays, limit: int = SHARD_BYTES) -> Iterator[dict[str, NDArray[Any]]]:
+    """Arrays in groups of at most ``limit`` bytes; a larger one is cut along its rows.
+
+    >>> [sorted(shard) for shard in shards({"a": np.zeros(4), "b": np.zeros(9)}, limit=64)]
+    [['a'], ['b#0'], ['b#1']]
+    """
+    group: dict[str, NDArray[Any]] = {}
+    size = 0
+    for name, array in _pieces(arrays, limit):
+        if group and size + array.nbytes > limit:
+            yield group
+            group, size = {}, 0
+        group[name] = array
+        size += array.nbytes
+    if group:
+        yield group
+
+
+def _pieces(arrays: Arrays, limit: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    for name, array in arrays.items():
+        if array.nbytes <= limit or array.ndim == 0:
+            yield name, array
+            continue
+        rows = max(1, limit * len(array) // array.nbytes)
+        for number, low in enumerate(range(0, len(array), rows)):
+            yield f"{name}#{number}", array[low : low + rows]
+
+
+def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
+    """Write a state; the former one goes only when the new one is whole."""
+    step = checkpoint.values["step"]
+    names = []
+    for number, arrays in enumerate(shards(checkpoint.arrays)):
+        names.append(f"checkpoint-{step}-{number}.safetensors")
+        write_model_file(folder / names[-1], ModelFile(KIND, {"step": step}, arrays))
+    manifest = {**checkpoint.values, "shards": names}
+    write_text(folder / MANIFEST, json.dumps(manifest) + "\n")
+    for file in folder.glob("checkpoint-*.safetensors"):
+        if file.name not in names:
+            file.unlink()
+
+
+def read_checkpoint(folder: Path) -> Checkpoint | None:
+    """The last whole state; None where there is none."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        names = values.pop("shards")
+    except (ValueError, KeyError):
+        raise InputError(
+            f"'{path}' is damaged; take the folder '{folder}' away to start anew"
+        ) from None
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in names:
+        arrays |= read_model_file(folder / name, KIND).arrays
+    return Checkpoint(values, _joined(arrays))
+
+
+def _joined(arrays: Arrays) -> dict[str, NDArray[Any]]:
+    whole = {name: array for name, array in arrays.items() if "#" not in name}
+    cut: dict[str, dict[int, NDArray[Any]]] = {}
+    for name, array in arrays.items():
+        if "#" in name:
+            stem, number = name.rsplit("#", 1)
+            cut.setdefault(stem, {})[int(number)] = array
+    return whole | {n: np.concatenate([p[i] for i in sorted(p)]) for n, p in cut.items()}

@@ -1,0 +1,205 @@
+"""The TOML file that describes a training run: corpora, tables, network, batches, recipe."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from whowrote.errors import InputError
+from whowrote.features.extractor.batches import BatchSettings
+from whowrote.features.network import Architecture, Dropout
+from whowrote.features.vocabulary import VocabularySettings
+
+Section = TypeVar("Section")
+LOSSES = ("batch", "pairs")
+PRECISIONS = ("bfloat16", "float32")
+UNCHECKED = ("steps", "max_minutes", "evaluate_every", "checkpoint_minutes")
+"""What a resumed run may change."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the network is trained, and for how long: ``steps``, ``max_minutes``, or who is first."""
+
+    loss: str = "batch"
+    steps: int | None = None
+    max_minutes: float | None = None
+    learning_rate: float = 1e-3
+    final_rate: float = 0.02
+    """Share of the rate that is left at the end of the cosine."""
+    gram_rate: float = 0.1
+    """Share of the rate at which the n-grams' table learns: fast, it would learn who is who."""
+    warm_up: int = 200
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    average: float = 0.999
+    """How much of the running average of the weights, which is what counts, each step keeps."""
+    temperature: float = 0.1
+    same_text: bool = False
+    """Whether two crops of one text may be a pair by one author (batch loss)."""
+    precision: str = "bfloat16"
+    """On a GPU; a CPU computes in single precision."""
+    evaluate_every: int = 500
+    evaluate_documents: int = 4000
+    """Development documents of each domain."""
+    checkpoint_minutes: float = 2.0
+    neighbours: int = 16
+    """From how many nearest authors hard negatives are drawn (``batch.hard_share``)."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.loss not in LOSSES:
+            raise InputError(f"loss is '{self.loss}'; it must be one of {list(LOSSES)}: choose one")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"precision is '{self.precision}'; it must be one of {list(PRECISIONS)}: choose one"
+            )
+        if self.steps is None and self.max_minutes is None:
+            raise InputError(
+                "[training] has neither steps nor max_minutes; a run needs an end: give one"
+            )
+        for name in ("learning_rate", "clip_norm", "temperature", "evaluate_every"):
+            if getattr(self, name) <= 0:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}; it must be above 0: give a larger one"
+                )
+        if not 0 <= self.average < 1:
+            raise InputError(f"average is {self.average}; it must be in [0, 1): give 0.999")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run. Paths are relative to the file that names them."""
+
+    corpora: dict[str, Path]
+    out: Path
+    cache: Path
+    recipe: Recipe
+    vocabulary: VocabularySettings = field(default_factory=VocabularySettings)
+    network: Architecture = field(default_factory=Architecture)
+    batch: BatchSettings = field(default_factory=BatchSettings)
+    dropout: Dropout = field(default_factory=Dropout)
+    max_authors: dict[str, int] = field(default_factory=dict)
+    mixture: dict[str, float] = field(default_factory=dict)
+    """How often each domain is drawn, instead of ``batch.alpha``."""
+    glove: Path | None = None
+    """An ``.npz`` with ``words`` and ``vectors`` in which the word table starts."""
+    start: Path | None = None
+    """Earlier weights; every tensor of the same name and shape starts in theirs."""
+
+    def settings(self) -> dict[str, Any]:
+        """Everything but paths and duration, as plain values: what a resumed run must share."""
+        recipe = asdict(self.recipe)
+        for name in UNCHECKED:
+            del recipe[name]
+        return {
+            "corpora": sorted(self.corpora),
+            "training": recipe,
+            "vocabulary": asdict(self.vocabulary),
+            "network": self.network.to_dict(),
+            "batch": asdict(self.batch),
+            "dropout": asdict(self.dropout),
+            "max_authors": self.max_authors,
+            "mixture": self.mixture,
+            "glove": self.glove is not None,
+            "start": self.start is not None,
+        }
+
+
+def read_config(path: Path) -> Config:
+    """Read and check a configuration."""
+    if not path.is_file():
+        raise InputError(f"there is no configuration at '{path}'; give the path of a TOML file")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"'{path}' is not TOML ({problem}); correct that line") from None
+    return parse_config(values, path.parent)
+
+
+SECTIONS: dict[str, type[Any]] = {
+    "vocabulary": VocabularySettings,
+    "network": Architecture,
+    "batch": BatchSettings,
+    "dropout": Dropout,
+    "training": Recipe,
+}
+
+
+def parse_config(values: Mapping[str, Any], base: Path) -> Config:
+    """A configuration from plain values; every unknown name is an error."""
+    known = {*SECTIONS, "corpora", "out", "cache", "max_authors", "mixture", "glove", "start"}
+    _check_names("the configuration", values, known)
+    built: dict[str, Any] = {
+        name: _section(name, kind, values.get(name, {})) for name, kind in SECTIONS.items()
+    }
+    corpora = {str(name): base / str(file) for name, file in values.get("corpora", {}).items()}
+    return Config(
+        corpora=corpora,
+        out=base / values.get("out", "extractor"),
+        cache=base / values.get("cache", "cache"),
+        recipe=built.pop("training"),
+        max_authors=dict(values.get("max_authors", {})),
+        mixture=dict(values.get("mixture", {})),
+        **{name: base / values[name] for name in ("glove", "start") if name in values},
+        **built,
+    )
+
+
+def _section(name: str, kind: type[Section], values: Mapping[str, Any]) -> Section:
+    accepted = {entry.name: str(entry.type) for entry in fields(kind)}  # type: ignore[arg-type]
+    _check_names(f"[{name}]", values, set(accepted))
+    taken = {}
+    for key, value in values.items():
+        taken[key] = tuple(value) if isinstance(value, list) else value
+        if not _fits(taken[key], accepted[key]):
+            raise InputError(
+                f"{key} in [{name}] is {value!r}; it must be of type {accepted[key]}: correct it"
+            )
+    return kind(**taken)
+
+
+def _fits(value: object, annotation: str) -> bool:
+    kinds: dict[str, tuple[type, ...]] = {
+        "int": (int,),
+        "float": (int, float),
+        "bool": (bool,),
+        "str": (str,),
+        "tuple[int, ...]": (tuple,),
+    }
+    if isinstance(value, bool) and annotation != "bool":
+        return False
+    return isinstance(value, kinds[annotation.removesuffix(" | None")])
+
+
+def _check_names(where: str, values: Mapping[str, Any], known: set[str]) -> None:
+    for name in values:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"known are {sorted(known)}"
+            raise InputError(f"{where} has an entry '{name}' that nothing reads; {hint}")
+
+
+def check_same(before: Any, now: Any) -> None:
+    """Settings of a checkpoint are those of the run that resumes from it."""
+    for section, values in now.items():
+        if _with_defaults(section, before.get(section)) != values:
+            raise InputError(
+                f"the checkpoint was made with {section} = {before.get(section)} and the "
+                f"configuration says {values}; a run resumes with its own settings: restore them, "
+                "or name another folder with out"
+            )
+
+
+def _with_defaults(section: str, values: Any) -> Any:
+    """Entries that are newer than a checkpoint had their defaults when it was made."""
+    if section not in SECTIONS or values is None:
+        return values
+    known = {entry.name: entry.default for entry in fields(SECTIONS[section])}
+    kept = {name: value for name, value in known.items() if name not in UNCHECKED}
+    return {**json.loads(json.dumps(kept)), **values}

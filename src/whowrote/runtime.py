@@ -1,0 +1,43 @@
+"""Tables of contents whose names are imported on first use: nobody loads what he does not need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's ``__getattr__``; ``homes`` has the module of every name.
+
+    >>> find = on_first_use("whowrote", {"usable_cores": "whowrote.runtime"})
+    >>> find("usable_cores").__name__
+    'usable_cores'
+    >>> find("idle_cores")
+    Traceback (most recent call last):
+    AttributeError: module 'whowrote' has no attribute 'idle_cores'; it has ['usable_cores']
+    """
+
+    def find(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(homes[name]), name)
+        raise AttributeError(
+            f"module {package!r} has no attribute {name!r}; it has {sorted(homes)}"
+        )
+
+    return find
+
+
+# DOC """How many processor cores this process may use."""
+
+
+def usable_cores() -> int:
+    """Cores of this process's affinity where the system tells it, else those of the machine.
+
+    >>> usable_cores() >= 1
+    True
+    """
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,346 @@
+"""Vectors of texts and their authors from a file: NumPy ``.npz`` or Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from whowrote.corpus.splits import Split
+from whowrote.errors import InputError
+from whowrote.estimators import MixtureVAEClassifier
+from whowrote.estimators.scaling import learn_scaling
+from whowrote.model import Rows
+from whowrote.sweep.grid import canonical, did_you_mean
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """One row per text: its vector, its author and, where known, what it may not be split from."""
+
+    X: NDArray[np.floating[Any]]
+    y: NDArray[Any]
+    groups: list[Any] | None = None
+
+
+def read_vectors(
+    path: str | os.PathLike[str],
+    *,
+    author: str | None = None,
+    vector: str | None = None,
+    group: str | None = None,
+) -> Vectors:
+    """Read vectors and authors.
+
+    ``.npz``: arrays ``X`` and ``y``. ``.parquet``: a column ``author``, and the vectors as a column
+    of lists or as numbered columns (``v0``, ``v1``, ...). ``author``, ``vector`` and ``group`` give
+    other names of arrays or columns; ``vector`` is the common beginning of numbered ones.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no file of vectors at '{path}'; check the path")
+    if path.suffix == ".npz":
+        return _read_npz(path, author or "y", vector or "X", group)
+    if path.suffix == ".parquet":
+        return _read_parquet(path, author or "author", vector, group)
+    raise InputError(f"'{path}' ends in {path.suffix!r}; vectors must be in .npz or .parquet")
+
+
+def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vectors:
+    try:
+        # Opened here: numpy leaves a file that it cannot read open.
+        with path.open("rb") as raw, np.load(raw) as file:
+            arrays = {
+                name: file[_present(path, name, file.files, "array")]
+                for name in (author, vector, group)
+                if name is not None
+            }
+    except InputError:
+        raise
+    except (OSError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+        raise InputError(
+            f"'{path}' cannot be read ({problem}); write it with numpy.savez, names as text"
+        ) from None
+    groups = None if group is None else arrays[group].tolist()
+    return Vectors(arrays[vector], arrays[author], groups)
+
+
+def _present(path: Path, name: str, names: Iterable[str], kind: str) -> str:
+    names = list(names)
+    if name not in names:
+        raise InputError(
+            f"'{path}' has no {kind} {name!r}; it has {', '.join(map(repr, names))}"
+            f"{did_you_mean(name, names)}"
+        )
+    return name
+
+
+def _read_parquet(path: Path, author: str, vector: str | None, group: str | None) -> Vectors:
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise InputError(
+            f"'{path}' is not a readable Parquet file ({str(problem).splitlines()[0]}); give a "
+            "whole one"
+        ) from None
+    for name in filter(None, (author, group)):
+        _present(path, name, table.column_names, "column")
+    return Vectors(
+        _matrix(path, table, vector),
+        np.array(table[author].to_pylist(), dtype=object),
+        None if group is None else table[group].to_pylist(),
+    )
+
+
+def _matrix(path: Path, table: Any, vector: str | None) -> NDArray[np.floating[Any]]:
+    lists = [field.name for field in table.schema if _is_list(field.type)]
+    if vector in lists or (vector is None and len(lists) == 1):
+        return _from_lists(path, table[vector or lists[0]])
+    names = _numbered(table.column_names, vector)
+    if not names or not all(_is_number(table.schema.field(name).type) for name in names):
+        wanted = "" if vector is None else f" called {vector!r}"
+        raise InputError(
+            f"'{path}' has no vectors{wanted}; it needs one column of lists, or numbered columns "
+            "of numbers: name the column (vector = ...)"
+        )
+    return np.column_stack([table[name].to_numpy() for name in names])
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _from_lists(path: Path, column: Any) -> NDArray[np.floating[Any]]:
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(lengths) != 1 or not lengths[0] or not _is_number(column.type.value_type):
+        raise InputError(
+            f"the vectors of '{path}' are not numbers or have lengths {lengths[:5]}; every text "
+            "needs one vector of the same length"
+        )
+    flat = np.concatenate([chunk.flatten().to_numpy(False) for chunk in column.chunks])
+    return flat.reshape(len(column), lengths[0])
+
+
+def _numbered(names: Iterable[str], beginning: str | None) -> list[str]:
+    """The longest row of columns that differ in a number at the end, in the order of it.
+
+    >>> _numbered(["author", "v10", "v9", "v8", "year2"], None)
+    ['v8', 'v9', 'v10']
+    """
+    families: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for name in names:
+        if (found := _NUMBERED.fullmatch(name)) is not None:
+            families[found[1]].append((int(found[2]), name))
+    if beginning is not None:
+        chosen = families.get(beginning, [])
+    else:
+        chosen = max(families.values(), key=len, default=[])
+    return [name for _, name in sorted(chosen)]
+
+
+# DOC r"""What a group of fits reads: the rows of its splits, each scaled by its own training rows.
+# DOC
+# DOC .. math:: o^{(f)}_n = (x_n - \bar x_{\mathrm{train}(f)}) / s_{\mathrm{train}(f)}
+# DOC
+# DOC The scaled copies lie one after another in a single set of rows, and every fit has numbers of rows
+# DOC into its own copy; so fits of different folds train as one fleet.
+# DOC """
+
+Splits = Sequence[Split] | Mapping[tuple[int, float], Split]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Checked rows, their class numbers, and the names of the classes."""
+
+    X: NDArray[np.floating[Any]]
+    labels: NDArray[np.int64]
+    classes: NDArray[Any]
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of values and labels, whatever precision they are stored in."""
+        digest = hashlib.sha256(canonical([list(self.X.shape), *map(str, self.classes)]).encode())
+        digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Part:
+    """A split and what it is called in the records."""
+
+    fold: int
+    share: float
+    split: Split
+
+    @cached_property
+    def hash(self) -> str:
+        """The hash of the split."""
+        return self.split.hash
+
+
+def shares_of(
+    splits: Sequence[Split], shares: Sequence[float] = (1.0,), only: Sequence[int] | None = None
+) -> dict[tuple[int, float], Split]:
+    """Every fold (or ``only`` some) with every share of its training rows, under (fold, share).
+
+    >>> from whowrote.corpus.splits import folds
+    >>> several = shares_of(folds(["ann", "bob"] * 50), [0.2, 1.0], only=[0, 3])
+    >>> [(label, len(split.train)) for label, split in several.items()]
+    [((0, 0.2), 16), ((0, 1.0), 80), ((3, 0.2), 16), ((3, 1.0), 80)]
+    """
+    chosen = range(len(splits)) if only is None else only
+    for fold in chosen:
+        if fold not in range(len(splits)):
+            raise InputError(
+                f"only has fold {fold!r}; there are {len(splits)} folds, counted from 0"
+            )
+    return {(fold, share): splits[fold].fraction(share) for fold in chosen for share in shares}
+
+
+def checked_data(X: Any, y: Any) -> Dataset:
+    """Read X and y as the classifier does; every row must have a label."""
+    if sparse.issparse(X):
+        raise InputError(
+            "X is sparse and a sweep reads dense rows; project it first, or use GridSearchCV with "
+            "MixtureVAEClassifier"
+        )
+    reader = MixtureVAEClassifier()
+    X = reader._read(X, reset=True)
+    labels = reader._codes(y, len(X))
+    if (labels < 0).any():
+        raise InputError(
+            f"row {int(labels.argmin())} has no label; a sweep needs the author of every row: "
+            "leave out those rows"
+        )
+    return Dataset(X, labels, reader.classes_)
+
+
+def checked_parts(splits: Splits, data: Dataset) -> tuple[Part, ...]:
+    """Name the splits and require of each what a fit needs."""
+    if not isinstance(splits, Mapping):
+        splits = {(fold, 1.0): split for fold, split in enumerate(splits)}
+    parts = tuple(Part(int(fold), float(share), one) for (fold, share), one in splits.items())
+    if not parts:
+        raise InputError(
+            "splits is empty; a sweep needs at least one: see whowrote.corpus.splits.folds"
+        )
+    seen: dict[str, Part] = {}
+    for part in parts:
+        _check_part(part, data)
+        twin = seen.setdefault(part.hash, part)
+        if twin is not part:
+            raise InputError(
+                f"the splits {_called(twin)} and {_called(part)} hold the same rows; leave one out"
+            )
+    return parts
+
+
+def _called(part: Part) -> str:
+    return f"(fold {part.fold}, share {part.share:g})"
+
+
+def _check_part(part: Part, data: Dataset) -> None:
+    split, called = part.split, _called(part)
+    if not split.train or not split.development:
+        raise InputError(
+            f"the split {called} has {len(split.train)} training and {len(split.development)} "
+            "development rows; a fit learns from the first and stops by the second: give both some"
+        )
+    highest = max(split.train + split.held_out)
+    if highest >= len(data.X):
+        raise InputError(
+            f"the split {called} has row {highest} and X has {len(data.X)} rows; make the splits "
+            "from the labels of this X"
+        )
+    missing = np.setdiff1d(data.labels, data.labels[list(split.train)])
+    if len(missing):
+        raise InputError(
+            f"class {data.classes.tolist()[missing[0]]!r} has no training row in the split "
+            f"{called}; every class needs one: take a larger share or leave the class out"
+        )
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the rows of a split lie among the staged ones."""
+
+    train: NDArray[np.int64]
+    development: Tensor
+    test: Tensor
+
+    def training_order(self, seed: int) -> Tensor:
+        """The training rows in the order of a seed: their beginning must be a fair sample."""
+        order = np.random.RandomState(seed).permutation(self.train)
+        return torch.as_tensor(order, device=self.development.device)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Scaled rows of several splits, and who finds what where."""
+
+    rows: Rows
+    places: dict[str, Places]
+
+
+class Stage:
+    """Puts splits on the device; groups that read the same splits in turn share the work."""
+
+    def __init__(self, data: Dataset, device: torch.device, dtype: torch.dtype) -> None:
+        self.data, self.device, self.dtype = data, device, dtype
+        self._last: tuple[tuple[str, ...], Staged] | None = None
+
+    def staged(self, parts: Sequence[Part]) -> Staged:
+        """The rows of the given splits."""
+        key = tuple(part.hash for part in parts)
+        if self._last is None or self._last[0] != key:
+            self._last = None  # never two sets of rows at a time
+            self._last = key, self._stage(parts)
+        return self._last[1]
+
+    def _stage(self, parts: Sequence[Part]) -> Staged:
+        targets, labels, places, first = [], [], {}, 0
+        for part in parts:
+            split = part.split
+            index = [*split.train, *split.development, *split.test]
+            X = self.data.X[index]
+            scaling = learn_scaling(X[: len(split.train)], X.shape[1], 0)
+            targets.append(scaling.observations(X, self.dtype))
+            labels.append(torch.as_tensor(self.data.labels[index]))
+            places[part.hash] = self._places(split, first)
+            first += len(index)
+        rows = Rows(torch.cat(targets).to(self.device), torch.cat(labels).to(self.device))
+        return Staged(rows, places)
+
+    def _places(self, split: Split, first: int) -> Places:
+        sizes = [len(split.train), len(split.development), len(split.test)]
+        train, development, test = np.split(
+            np.arange(first, first + sum(sizes), dtype=np.int64), np.cumsum(sizes)[:-1]
+        )
+        on_device = (torch.as_tensor(part, device=self.device) for part in (development, test))
+        return Places(train, *on_device)

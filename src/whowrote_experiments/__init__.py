@@ -1,0 +1,1 @@
+"""The published experiments, through the public interface of :mod:`whowrote`."""

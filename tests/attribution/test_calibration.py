@@ -1,0 +1,260 @@
+"""Temperature, exponent and p-values from simulated authors whose truth is known."""
+
+import json
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from whowrote.attribution.calibration import Calibration, HeldOut, Norms, Pooling, per_text
+
+AUTHORS = 5
+EVEN = np.full(AUTHORS, -np.log(AUTHORS))
+
+
+def test_rows_are_summed_by_text() -> None:
+    values, document = np.random.default_rng(0).normal(size=(7, 3)), np.array([0, 0, 1, 2, 2, 2, 3])
+    expected = [values[document == text].sum(axis=0) for text in range(4)]
+    np.testing.assert_allclose(per_text(values, document), expected)
+
+
+# Pooling
+
+
+class Texts(NamedTuple):
+    """The summed evidence of texts, how many passages each has, and who wrote it."""
+
+    evidence: np.ndarray
+    counts: np.ndarray
+    codes: np.ndarray
+
+
+def simulated(copies: bool, sharpness: float = 1.0, n: int = 3000) -> Texts:
+    """Passages of normal authors: log densities times ``sharpness``; copies repeat the first."""
+    rng = np.random.default_rng(0)
+    places = rng.normal(size=(AUTHORS, 2))
+    codes, counts = rng.integers(AUTHORS, size=n), rng.integers(1, 13, size=n)
+    evidence = np.zeros((n, AUTHORS))
+    for text, (code, count) in enumerate(zip(codes, counts, strict=True)):
+        passages = places[code] + rng.normal(size=(1 if copies else count, 2))
+        distances = ((passages[:, None] - places) ** 2).sum(-1)
+        evidence[text] = -distances.sum(0) / 2 * (count if copies else 1)
+    return Texts(sharpness * evidence, counts, codes)
+
+
+def fitted(texts: Texts) -> Pooling:
+    return Pooling.fit(texts.evidence, texts.counts, EVEN, texts.codes)
+
+
+def log_loss(pooling: Pooling, texts: Texts) -> float:
+    log_proba = pooling.log_proba(texts.evidence, texts.counts, EVEN)
+    return -float(log_proba[np.arange(len(texts.codes)), texts.codes].mean())
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize(("copies", "exponent"), [(False, 0.0), (True, 1.0)])
+def test_the_truth_is_found(copies: bool, exponent: float, sharpness: float) -> None:
+    found = fitted(simulated(copies, sharpness))
+    assert found.exponent == pytest.approx(exponent, abs=0.07)
+    assert found.temperature == pytest.approx(sharpness, rel=0.12)
+
+
+@pytest.mark.parametrize("copies", [False, True])
+def test_the_other_extreme_costs(copies: bool) -> None:
+    """Negative control: counting copies as independent (or the opposite) is worse."""
+    texts = simulated(copies)
+    found = fitted(texts)
+    wrong = replace(found, exponent=1.0 - found.exponent)
+    assert log_loss(found, texts) < log_loss(wrong, texts) - 0.05
+
+
+def test_few_texts_hardly_move_it() -> None:
+    few = Texts(*(part[:4] for part in simulated(copies=True)))
+    found = fitted(few)
+    assert 0.4 < found.temperature < 2.5
+    assert abs(found.exponent - 0.5) < 0.2
+
+
+@pytest.mark.parametrize("n", [3, 10, 100])
+def test_a_few_right_answers_are_no_proof_of_certainty(n: int) -> None:
+    codes = np.arange(n) % AUTHORS
+    evidence = np.where(np.arange(AUTHORS) == codes[:, None], 5.0, -5.0)
+    texts = Texts(evidence, np.ones(n, dtype=int), codes)
+    surest = np.exp(fitted(texts).log_proba(evidence, texts.counts, EVEN).max())
+    assert 1 - surest > 1 / (3 * (n + 2))
+    assert 1 - surest < 0.15  # but right answers are believed
+
+
+def test_one_passage_keeps_its_order() -> None:
+    rng = np.random.default_rng(1)
+    evidence, one = rng.normal(size=(50, AUTHORS)), np.ones(50, dtype=int)
+    for pooling in (Pooling(0.1, 0.0), Pooling(7.0, 1.0)):
+        log_proba = pooling.log_proba(evidence, one, EVEN)
+        np.testing.assert_array_equal(log_proba.argsort(axis=1), evidence.argsort(axis=1))
+        np.testing.assert_allclose(np.exp(log_proba).sum(axis=1), 1.0)
+
+
+def test_pooling_is_its_formula() -> None:
+    evidence, counts = np.array([[1.0, -2.0], [6.0, 0.0]]), np.array([1, 4])
+    prior = np.log([0.25, 0.75])
+    raw = prior + evidence / (2.0 * np.array([[1.0], [2.0]]))
+    expected = raw - np.log(np.exp(raw).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(Pooling(2.0, 0.5).log_proba(evidence, counts, prior), expected)
+
+
+# Norms
+
+
+class World(NamedTuple):
+    """Authors with centres of three figures; longer texts are more alike, and scatter less."""
+
+    centers: np.ndarray
+    slopes: np.ndarray
+    narrowing: float
+
+    def texts(
+        self, codes: np.ndarray, rng: np.random.Generator, off: float = 0.0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        words = np.exp(rng.uniform(np.log(80), np.log(2500), len(codes))).astype(int)
+        w = np.log(words / 450.0)[:, None]
+        common, own = rng.normal(size=(len(codes), 1)), rng.normal(size=(len(codes), 3))
+        noise = (0.6 * common + 0.8 * own) * np.exp(self.narrowing * w)
+        return self.centers[codes] + self.slopes * w + noise - off, words
+
+
+def world(rng: np.random.Generator, authors: int) -> World:
+    scales = np.array([1.0, 0.5, 2.0])
+    return World(scales * rng.normal(size=(authors, 3)), np.array([0.8, 0.0, 1.5]), -0.25)
+
+
+def fresh_p_values(authors: int, texts: int, *, off: float = 0.0) -> np.ndarray:
+    """Of one new text in each of many corpora, under its true author."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(250):
+        truth = world(rng, authors)
+        codes = np.repeat(np.arange(authors), texts)
+        norms = Norms.fit(*truth.texts(codes, rng), codes)
+        code = rng.integers(authors, size=1)
+        figures, words = truth.texts(code, rng, off)
+        everyone = np.repeat(figures[:, None], authors, axis=1)
+        found.append(norms.p_values(everyone, words)[0, code[0]])
+    return np.array(found)
+
+
+SIZES = [(8, 13), (20, 10), (3, 4), (5, 6)]
+
+
+@pytest.mark.parametrize(("authors", "texts"), SIZES)
+def test_p_values_of_own_texts_are_uniform(authors: int, texts: int) -> None:
+    found = fresh_p_values(authors, texts)
+    assert kstest(found, "uniform").pvalue > 0.01
+    assert (found < 0.05).mean() < 0.1
+
+
+@pytest.mark.parametrize(("authors", "texts"), SIZES)
+def test_texts_of_outsiders_have_small_ones(authors: int, texts: int) -> None:
+    """Negative control: four standard deviations off in all figures."""
+    found = fresh_p_values(authors, texts, off=4.0)
+    assert np.median(found) < 0.05
+    assert kstest(found, "uniform").pvalue < 1e-9
+
+
+def test_uniform_at_every_length() -> None:
+    """Short texts are not called unusual for being short, nor long ones usual for being long."""
+    rng = np.random.default_rng(0)
+    truth = world(rng, 10)
+    codes = np.repeat(np.arange(10), 40)
+    norms = Norms.fit(*truth.texts(codes, rng), codes)
+    new = rng.integers(10, size=4000)
+    figures, words = truth.texts(new, rng)
+    rows = np.arange(len(new)), new
+
+    def shares(judge: Norms) -> list[float]:
+        found = judge.p_values(np.repeat(figures[:, None], 10, axis=1), words)[rows]
+        return [float((found[part] < 0.1).mean()) for part in (words < 200, words > 1000)]
+
+    assert shares(norms) == pytest.approx([0.1, 0.1], abs=0.06)
+    short, long = shares(replace(norms, slopes=np.zeros(3)))
+    assert short > 0.25  # negative control: without slopes the short ones stand out
+    assert long < 0.02
+    short, long = shares(replace(norms, narrowing=0.0))
+    assert short > long + 0.05  # and without narrowing they scatter too widely
+
+
+def test_slopes_and_narrowing_are_found() -> None:
+    rng = np.random.default_rng(0)
+    truth = world(rng, 10)
+    codes = np.repeat(np.arange(10), 200)
+    norms = Norms.fit(*truth.texts(codes, rng), codes)
+    np.testing.assert_allclose(norms.slopes, truth.slopes, atol=0.1)
+    assert norms.narrowing == pytest.approx(truth.narrowing, abs=0.08)
+    level = truth.centers + truth.slopes * (norms.middle - np.log(450.0))
+    np.testing.assert_allclose(norms.centers, level, atol=0.3)
+
+
+def test_texts_of_one_length_have_no_narrowing() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(3), 5)
+    norms = Norms.fit(rng.normal(size=(15, 2)), np.full(15, 300), codes)
+    assert norms.narrowing == 0.0
+    np.testing.assert_array_equal(norms.slopes, 0.0)
+
+
+def test_texts_of_nearly_one_length_tell_little_of_other_lengths() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 5)
+    norms = Norms.fit(rng.normal(size=(20, 2)), rng.integers(298, 303, 20), codes)
+    figures = np.repeat(rng.normal(size=(100, 1, 2)), 4, axis=1)
+    own = norms.p_values(figures, np.full(100, 900))[:, 0]  # of the same authors, but longer
+    assert 0.2 < np.median(own) < 0.8
+
+
+def test_centres_of_few_texts_are_drawn_to_everybodys() -> None:
+    figures = np.array([[0.0]] * 20 + [[6.0]])
+    codes = np.array([0] * 10 + [1] * 10 + [2])
+    norms = Norms.fit(figures, np.full(21, 300), codes)
+    everybody = figures.mean()
+    assert norms.centers[2, 0] == pytest.approx((2 * everybody + 6.0) / 3)
+    assert norms.centers[0, 0] == pytest.approx(2 * everybody / 12)
+
+
+def test_ranks_are_their_formula() -> None:
+    rng = np.random.default_rng(2)
+    codes = np.arange(150) % 3
+    norms = Norms.fit(rng.normal(size=(150, 2)), rng.integers(100, 900, 150), codes)
+    figures, words = rng.normal(size=(20, 3, 2)), rng.integers(100, 900, 20)
+    standing = norms.standing(figures, words)
+    expected = (1 + (norms.reference[:, None, None] <= standing).sum(axis=0)) / 151
+    np.testing.assert_allclose(norms.p_values(figures, words), expected)
+    assert (norms.p_values(figures + 0.5, words) >= norms.p_values(figures, words)).all()
+
+
+def test_a_missing_figure_is_left_out() -> None:
+    rng = np.random.default_rng(2)
+    codes = np.arange(30) % 3
+    norms = Norms.fit(rng.normal(size=(30, 2)), np.full(30, 300), codes)
+    figures = rng.normal(size=(4, 3, 2))
+    missing = figures.copy()
+    missing[:, 2, 1] = np.nan
+    words = np.full(4, 300)
+    with_nan, whole = norms.standing(missing, words), norms.standing(figures, words)
+    np.testing.assert_array_equal(with_nan[:, :2], whole[:, :2])
+    only = (figures[:, 2, 0] - norms.centers[2, 0]) / norms.spreads[0]
+    np.testing.assert_allclose(with_nan[:, 2], only)
+
+
+@pytest.mark.parametrize("n", [30, 150])
+def test_everything_comes_back_from_json(n: int) -> None:
+    rng = np.random.default_rng(3)
+    codes = np.arange(n) % 3
+    norms = Norms.fit(rng.normal(size=(n, 2)), rng.integers(100, 900, n), codes)
+    before = Calibration(Pooling(1.25, 0.3), norms, HeldOut(n, 20))
+    after = Calibration.from_dict(json.loads(json.dumps(before.to_dict())))
+    assert (after.pooling, after.held_out) == (before.pooling, before.held_out)
+    figures, words = rng.normal(size=(20, 3, 2)), rng.integers(100, 900, 20)
+    np.testing.assert_array_equal(
+        after.norms.p_values(figures, words), before.norms.p_values(figures, words)
+    )
+    assert after.to_dict() == before.to_dict()

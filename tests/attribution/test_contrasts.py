@@ -1,0 +1,176 @@
+"""Contrasts of training rows come from machines that have not seen them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.svm import LinearSVC
+
+from whowrote.attribution.contrasts import TOLERANCE, Contrasts, spread
+from whowrote.progress import Stage, listening
+
+HALF = 2e-3  # relative rounding of half precision, and a little
+
+
+def made_up(
+    n: int = 40, columns: int = 300, authors: int = 3, signal: float = 0.4, seed: int = 0
+) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+    """Sparse rows of unit length, authors with a preference each, and folds."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % authors
+    rows = rng.random((n, columns)) * (rng.random((n, columns)) < 0.1)
+    rows += signal * (rng.random((authors, columns)) < 0.05)[codes]
+    X = sparse.csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    return X, codes, spread(codes, np.arange(n), 4, seed)
+
+
+def machines(X: sparse.csr_matrix, codes: np.ndarray, folds: np.ndarray) -> dict[int, LinearSVC]:
+    """One machine per fold, learnt from the other folds."""
+    return {
+        int(fold): LinearSVC(tol=TOLERANCE, class_weight="balanced", random_state=0).fit(
+            X[folds != fold], codes[folds != fold]
+        )
+        for fold in np.unique(folds)
+    }
+
+
+@pytest.mark.parametrize("authors", [3, 5])
+def test_a_training_row_is_judged_by_a_machine_that_has_not_seen_it(authors: int) -> None:
+    X, codes, folds = made_up(authors=authors)
+    held_out = Contrasts([slice(None)]).fit_transform(X, codes, folds)
+    direct = machines(X, codes, folds)
+    for row, fold in enumerate(folds):
+        expected = direct[int(fold)].decision_function(X[row])[0]
+        np.testing.assert_allclose(held_out[row], expected, atol=1e-9)
+    other = direct[int((folds[0] + 1) % 4)].decision_function(X[0])[0]
+    assert np.abs(held_out[0] - other).max() > 0.01  # a machine that has seen it says otherwise
+
+
+def test_a_new_row_gets_the_mean_of_the_machines() -> None:
+    X, codes, folds = made_up()
+    new = made_up(n=9, seed=1)[0]
+    contrasts = Contrasts([slice(None)])
+    contrasts.fit_transform(X, codes, folds)
+    direct = [machine.decision_function(new) for machine in machines(X, codes, folds).values()]
+    found = contrasts.transform(new)
+    assert found.shape == (9, contrasts.n_authors) == (9, 3)
+    np.testing.assert_allclose(found, np.mean(direct, axis=0), atol=HALF)
+    assert np.abs(found - direct[0]).max() > 10 * HALF
+
+
+def test_a_row_left_out_does_not_move_its_own_contrast() -> None:
+    """Only the weights of machines that learn from a row depend on its author."""
+    X, codes, folds = made_up()
+    changed = codes.copy()
+    changed[0] = (codes[0] + 1) % 3
+    before = Contrasts([slice(None)]).fit_transform(X, codes, folds)
+    after = Contrasts([slice(None)]).fit_transform(X, changed, folds)
+    same = folds == folds[0]
+    np.testing.assert_array_equal(before[same], after[same])
+    assert (before[~same] != after[~same]).any(axis=1).all()
+
+
+def test_seen_noise_looks_like_knowledge() -> None:
+    """Negative control: of pure noise, only contrasts of rows that were learnt from are large."""
+    X, codes, folds = made_up(n=60, columns=2000, signal=0.0)
+    contrasts = Contrasts([slice(None)])
+    own = np.arange(len(codes)), codes
+    held_out = contrasts.fit_transform(X, codes, folds)[own]
+    seen = contrasts.transform(X)[own]
+    assert held_out.mean() < 0 < 0.3 < seen.mean()
+    assert (held_out > 0).mean() < 0.1 < 0.9 < (seen > 0).mean()
+
+
+def test_two_authors_have_a_contrast_each() -> None:
+    X, codes, folds = made_up(authors=2)
+    contrasts = Contrasts([slice(None)])
+    held_out = contrasts.fit_transform(X, codes, folds)
+    assert held_out.shape == (len(codes), 2)
+    np.testing.assert_allclose(held_out[:, 0], -held_out[:, 1])
+    direct = machines(X, codes, folds)[int(folds[0])].decision_function(X[0])
+    np.testing.assert_allclose(held_out[0, 1], direct[0])
+    new = contrasts.transform(X)
+    np.testing.assert_allclose(new[:, 0], -new[:, 1])
+    assert (new.argmax(axis=1) == codes).all()
+
+
+def test_views_stand_side_by_side() -> None:
+    X, codes, folds = made_up()
+    both = Contrasts([slice(0, None), slice(100, None)])
+    held_out = both.fit_transform(X, codes, folds)
+    for number, part in enumerate((X, X[:, 100:])):
+        alone = Contrasts([slice(None)])
+        own = slice(3 * number, 3 * number + 3)
+        np.testing.assert_array_equal(held_out[:, own], alone.fit_transform(part, codes, folds))
+        np.testing.assert_array_equal(both.transform(X)[:, own], alone.transform(part))
+    assert both.n_authors == 3
+
+
+def test_what_was_learnt_comes_back_equal() -> None:
+    X, codes, folds = made_up()
+    views = [slice(0, None), slice(50, 200)]
+    contrasts = Contrasts(views)
+    contrasts.fit_transform(X, codes, folds)
+    state = contrasts.state()
+    assert all(state[f"weights.{n}"].dtype == np.float16 for n in range(2))
+    twin = Contrasts(views).restore(state)
+    np.testing.assert_array_equal(twin.transform(X), contrasts.transform(X))
+
+
+def test_whoever_listens_hears_of_every_fold() -> None:
+    X, codes, folds = made_up()
+    heard: list[Stage] = []
+    with listening(heard.append):
+        Contrasts([slice(None)]).fit_transform(X, codes, folds)
+    assert [(stage.done, stage.total) for stage in heard] == [(n, 4) for n in (1, 2, 3, 4)]
+
+
+# Folds
+
+
+GROUPS = st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=6), min_size=1, max_size=5)
+
+
+@given(GROUPS, st.integers(2, 10), st.integers(0, 99))
+@settings(deadline=None)
+def test_groups_stay_whole_and_every_author_is_in_two_folds(
+    sizes: list[list[int]], n_folds: int, seed: int
+) -> None:
+    sizes = [own if sum(own) > 1 else [2] for own in sizes]
+    rows = [(k, (k, g)) for k, own in enumerate(sizes) for g, n in enumerate(own) for _ in range(n)]
+    codes = np.array([code for code, _ in rows])
+    groups = np.unique([k * 10 + g for _, (k, g) in rows], return_inverse=True)[1]
+    folds = spread(codes, groups, n_folds, seed)
+    assert folds.min() >= 0
+    assert folds.max() < n_folds
+    for code, own in enumerate(sizes):
+        assert len(np.unique(folds[codes == code])) >= 2
+        if len(own) > 1:
+            for group in np.unique(groups[codes == code]):
+                assert len(np.unique(folds[groups == group])) == 1
+
+
+def test_folds_are_spread_evenly_and_by_the_seed() -> None:
+    codes, groups = np.repeat([0, 1], 50), np.arange(100)
+    folds = spread(codes, groups, 5, 0)
+    for code in (0, 1):
+        assert np.bincount(folds[codes == code], minlength=5).tolist() == [10] * 5
+    np.testing.assert_array_equal(folds, spread(codes, groups, 5, 0))
+    assert (folds != spread(codes, groups, 5, 1)).any()
+
+
+def test_an_author_of_one_group_is_dealt_row_by_row() -> None:
+    codes, groups = np.array([0] * 6 + [1] * 6), np.array([0] * 6 + [1, 1, 2, 2, 3, 3])
+    folds = spread(codes, groups, 3, 0)
+    assert np.bincount(folds[:6]).tolist() == [2, 2, 2]
+    assert (folds[6::2] == folds[7::2]).all()
+    assert sorted(folds[6::2].tolist()) == [0, 1, 2]
+
+
+def test_an_author_of_shared_groups_is_in_two_folds_too() -> None:
+    """Letters and their answers: author 0 has two texts, each in a group with many by author 1."""
+    codes = np.array([1] * 100 + ([0] + [1] * 5) * 2)
+    groups = np.array([0] * 100 + [1] * 6 + [2] * 6)
+    folds = spread(codes, groups, 2, 0)
+    assert len(np.unique(folds[codes == 0])) == 2

@@ -1,0 +1,246 @@
+"""The scripts of experiments/extractor run, small, and their shortcuts are exact."""
+
+import json
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+from torch import Tensor
+
+from features.made_up import texts_by
+from whowrote.errors import InputError
+from whowrote.features import AdHominem
+from whowrote.features.embedding import DeviceCorpus
+from whowrote.features.network import Architecture, Network
+from whowrote.features.reading import Extractor, read_extractor
+from whowrote.features.vocabulary import Vocabulary
+
+SCRIPTS = Path(__file__).parents[3] / "experiments" / "extractor"
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Import a script by name, as if run beside its neighbours."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    before = set(sys.modules)
+    yield import_module
+    for name in set(sys.modules) - before:
+        if str(SCRIPTS) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def clouds(n: int = 400, classes: int = 5) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(0)
+    codes = np.arange(n) % classes
+    return random.normal(size=(classes, 12))[codes] + random.normal(size=(n, 12)), codes
+
+
+def test_the_quick_svm_is_the_svm(script: Any) -> None:
+    X, codes = clouds()
+    new = clouds(200)[0] * 1.3
+    quick = script("linear_svm").decisions(X, codes, new, 0.1)
+    scaler = StandardScaler().fit(X)
+    slow = LinearSVC(C=0.1, dual=False, tol=1e-10, max_iter=10_000).fit(scaler.transform(X), codes)
+    np.testing.assert_allclose(quick, slow.decision_function(scaler.transform(new)), atol=1e-5)
+    other = script("linear_svm").decisions(X, codes, new, 1.0)
+    assert np.abs(other - quick).max() > 1e-2
+
+
+def test_cross_validated_errors_are_scikit_learns(script: Any) -> None:
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+    from sklearn.pipeline import make_pipeline
+
+    X, codes = clouds()
+    machine = make_pipeline(StandardScaler(), LinearSVC(C=0.1, dual=False, tol=1e-8))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    expected = 1 - cross_val_score(machine, X, codes, cv=folds)
+    found = script("linear_svm").cross_validated_errors(X, codes.astype(str))
+    assert found == pytest.approx(expected.tolist())
+    assert 0 < np.mean(found) < 0.5
+
+
+def write_table(path: Path, authors: range, count: int, length: int = 40) -> None:
+    rows = [(f"a{a}", text) for a in authors for text in texts_by(a, count, length)]
+    names, texts = zip(*rows, strict=True)
+    pq.write_table(pa.table({"author": list(names), "text": list(texts)}), path)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Four domains and a benchmark, all made up."""
+    for number, name in enumerate(("blogs", "hotels", "mail", "forum")):
+        write_table(tmp_path / f"{name}_train.parquet", range(100 * number, 100 * number + 70), 3)
+    write_table(tmp_path / "blog30.parquet", range(1000, 1003), 10)
+    return tmp_path
+
+
+RECIPE = """
+[vocabulary]
+n_words = 40
+[network]
+word_dim = 8
+word_hidden = 8
+sentence_hidden = 8
+lev_dim = 12
+gram_dim = 6
+[mixture]
+blogs = 0.45
+hotels = 0.35
+mail = 0.1
+forum = 0.1
+[batch]
+authors = 20
+views = 2
+max_crop = 60
+[training]
+evaluate_every = 2
+"""
+
+
+def test_ablations_resume_by_record_and_fill_the_card(
+    script: Any, data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, out, work = data / "recipe.toml", data / "records", data / "work"
+    recipe.write_text(RECIPE)
+    ablations, evaluate = script("ablations"), script("evaluate")
+    monkeypatch.setattr(evaluate, "CORES", 1)
+    small = {"authors-1k": ablations.authors(40), "shipped": {"vocabulary": {"n_grams": [60, 40]}}}
+    monkeypatch.setattr(ablations, "VARIANTS", {**ablations.VARIANTS, **small})
+    command = ["ablations.py", data, "--steps", "2", "--config", recipe, "--work", work]
+    command += ["--out", out, "--device", "cpu", "--every", "1", "--only"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, "base,blogs-only"]])
+    ablations.main()
+    assert sorted(path.stem for path in out.iterdir()) == ["base", "blogs-only"]
+    base, blogs = (
+        json.loads((out / f"{name}.json").read_text()) for name in ("base", "blogs-only")
+    )
+    assert base["steps"] == blogs["steps"] == 2
+    assert (base["settings"]["corpora"], blogs["settings"]["corpora"]) == (
+        ["blogs", "forum", "hotels", "mail"],
+        ["blogs"],
+    )
+    assert set(blogs["verification"]) == {"blogs", "hotels", "mail", "forum"}
+    made = (out / "base.json").stat().st_mtime_ns
+    changes = "shipped,base,pairs,no-characters,no-sentences,authors-1k"
+    monkeypatch.setattr(sys, "argv", [str(part) for part in [*command, changes]])
+    ablations.main()
+    assert (out / "base.json").stat().st_mtime_ns == made
+    few = json.loads((out / "authors-1k.json").read_text())
+    assert few["authors"] < base["authors"]
+    shown = capsys.readouterr().out
+    assert shown.count("the published pair loss") == 1
+    rows = shown.splitlines()[-7:]
+    assert rows[0].startswith("| as shipped: the network below and the n-grams beside it")
+    assert rows[1].startswith("| no n-grams; batch loss, four domains")
+    shipped = json.loads((out / "shipped.json").read_text())
+    assert shipped["settings"]["vocabulary"]["n_grams"] == [60, 40]
+    assert base["settings"]["vocabulary"]["n_grams"] == [0, 0]
+    assert shipped["parameters"] > base["parameters"]
+    check_card(script, data, work / "base" / "extractor.safetensors", out, monkeypatch)
+    with pytest.raises(SystemExit, match=r"--only names \['x'\]"):
+        ablations.chosen_variants("x")
+
+
+def test_the_network_goes_where_the_texts_are(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training ends on the CPU, judging may be on a GPU; a device without memory stands for it."""
+    evaluate, asked = script("evaluate"), []
+
+    def embed(network: Network, corpus: DeviceCorpus, *bounds: Any, **options: Any) -> Tensor:
+        asked.append({t.device.type for t in (*network.state_dict().values(), corpus.tokens)})
+        return torch.zeros(2, 3)
+
+    monkeypatch.setattr(evaluate, "CORES", 1)
+    monkeypatch.setattr(evaluate, "embed", embed)
+    vocabulary = Vocabulary(("the",), ("e", "h", "t"))
+    network = Network(Architecture(n_words=1, n_characters=3, standardise=True))
+    for device in ("cpu", "meta"):
+        evaluate.levs_of(Extractor(network, vocabulary), ["the", "hat"], device, 100)
+    assert asked == [{"cpu"}, {"meta"}]
+
+
+def check_card(
+    script: Any, data: Path, weights: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Package the weights, evaluate them, fill a copy of the card."""
+    package, card, packaged = script("package"), script("card"), data / "packaged.safetensors"
+    monkeypatch.setattr(package, "LENGTHS", (10, 30))
+    corpora = [f"--corpus={name}={data}/{name}_train.parquet" for name in ("blogs", "hotels")]
+    monkeypatch.setattr(package, "TEXTS_PER_CORPUS", 20)
+    command = ["package.py", weights, "--out", packaged, "--device", "cpu", *corpora]
+    command += ["--gain", "0.5"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in command])
+    package.main()
+    assert read_extractor(packaged).card["auc_by_tokens"] == {}  # so few pairs say nothing
+    monkeypatch.setattr(package, "FEWEST_PAIRS", 2)
+    package.main()
+    assert set(read_extractor(packaged).card["auc_by_tokens"]) == {"10", "30"}
+    texts = [text for author in range(20) for text in texts_by(author, 3, 40)]
+    levs = {path: AdHominem(path, device="cpu").transform(texts) for path in (weights, packaged)}
+    spread = {path: np.arctanh(own).std(axis=0).mean() for path, own in levs.items()}
+    assert spread[packaged] == pytest.approx(0.5, rel=0.3)
+    assert spread[weights] < 0.3
+    page = data / "card.md"
+    page.write_text((SCRIPTS.parents[1] / "docs" / "model_card.md").read_text(encoding="utf-8"))
+    history = weights.parent / "history.jsonl"
+    command = ["card.py", "--weights", packaged, "--record", records / "base.json", "--page", page]
+    command += ["--ablations", records, "--history", history, "--figure", data / "curves.png"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in command])
+    card.main()
+    filled = page.read_text(encoding="utf-8")
+    assert "the published pair loss" in filled
+    assert "| tokens a text | 10 | 30 |" in filled
+    assert (data / "curves.png").stat().st_size > 1000
+    with pytest.raises(InputError, match="no section between"):
+        card.fill("nothing", {"about": "x"})
+
+
+def test_every_variant_is_a_valid_configuration(script: Any, tmp_path: Path) -> None:
+    ablations = script("ablations")
+    assert set(ablations.MEANING) == set(ablations.VARIANTS)
+    settings = {
+        name: json.dumps(
+            ablations.config_of(
+                name, tmp_path, tmp_path, 1.0, None, SCRIPTS / "shipped.toml"
+            ).settings()
+        )
+        for name in ablations.VARIANTS
+    }
+    assert len(set(settings.values())) == len(settings)
+
+
+def test_the_committed_card_is_what_the_records_say(script: Any, tmp_path: Path) -> None:
+    """Whoever changes the weights or a record runs card.py again."""
+    card = script("card")
+    docs, results = SCRIPTS.parents[1] / "docs", SCRIPTS.parent / "results"
+    extractor = read_extractor(card.PRETRAINED)
+    record = results / "extractor.json"
+    runs = [card.read_history(SCRIPTS / name) for name in ("first_history.jsonl", "history.jsonl")]
+    page = (docs / "model_card.md").read_text(encoding="utf-8")
+    sections = {
+        "about": card.about(extractor, card.PRETRAINED.stat().st_size, runs),
+        "results": card.results(json.loads(record.read_text()) if record.is_file() else None),
+        "short": card.short_texts(extractor.card),
+        "ablations": card.ablations(results / "extractor_ablations"),
+    }
+    assert card.fill(page, sections) == page
+
+
+def test_a_thinned_material_keeps_whole_authors(script: Any) -> None:
+    evaluate = script("evaluate")
+    authors = np.repeat(np.arange(4), 3)
+    texts = evaluate.Texts([f"{a} {i}" for i, a in enumerate(authors)], authors)
+    thin = evaluate.thinned(evaluate.Material(texts, {("x", 1): texts}, {}), every=4, most=5)
+    assert thin.blog30.texts == ["0 0", "1 4", "2 8"]
+    assert thin.domains["x", 1].authors.tolist() == [0, 0, 0, 1, 1, 1]
+    assert evaluate.thinned(thin, every=1, most=10**6).domains["x", 1].texts == [
+        text for text in texts.texts if text[0] in "01"
+    ]

@@ -47,6 +47,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
+from whowrote.estimators.scaling import Scaling
 from whowrote.features.feature_storage import named
 from whowrote.features.interface import TextFeatures
 from whowrote.progress import listening, tell
@@ -238,7 +239,7 @@ class _Clusterer(MixtureVAEClusterer):
     of the mixture 0.47.
     """
 
-    def _provisional(self, X: Any, seed: int) -> IntArray:
+    def _provisional(self, X: Any, scaling: Scaling, seed: int) -> IntArray:
         means = KMeans(self.n_components, n_init=20, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than groups

@@ -1,4 +1,9 @@
-"""Files that are either whole or absent: write beside the target, flush, then rename over it."""
+"""Files that are either whole or absent, and the one format in which anything learnt is kept.
+
+A file is written beside its target, flushed, and renamed over it. What was learnt goes into
+safetensors for the numbers, with JSON in its header for the rest. No pickle: such a file cannot
+execute code. Training texts and training rows are never in it.
+"""
 
 from __future__ import annotations
 
@@ -61,12 +66,6 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
-# DOC """One file per model: safetensors for the numbers, JSON in its header for the rest.
-# DOC
-# DOC No pickle: a model file cannot execute code. Written atomically, read with its version checked.
-# DOC Training texts and training rows are never in it.
-# DOC """
-
 FORMAT = 1
 HEADER = "whowrote"
 
@@ -115,8 +114,8 @@ def _to_json(header: Mapping[str, Any]) -> str:
     return json.dumps(header, sort_keys=True, default=plain)
 
 
-def read_model_file(path: str | os.PathLike[str], kind: str | None = None) -> ModelFile:
-    """Read a record; every way in which the file may be wrong has its own sentence."""
+def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
+    """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no model file at '{path}'; give the path that save() wrote")
@@ -141,6 +140,6 @@ def read_model_file(path: str | os.PathLike[str], kind: str | None = None) -> Mo
             f"{header.get('version')}), this version reads {FORMAT}; train it again or change "
             "versions"
         )
-    if kind is not None and header["kind"] != kind:
-        raise InputError(f"'{path}' holds a {header['kind']}, not a {kind}; load it as such")
+    if kinds and header["kind"] not in kinds:
+        raise InputError(f"'{path}' holds a {header['kind']}, not a {kinds[0]}; load it as such")
     return ModelFile(header["kind"], header["values"], arrays)

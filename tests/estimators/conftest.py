@@ -1,5 +1,6 @@
 """Three well separated authors, quick settings, and models fitted once for everyone who looks."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +81,8 @@ def identity(component: str) -> MixtureVAEClassifier:
     start = np.random.default_rng(0).normal(size=(40, 2))
     settings = {"hidden": (), "max_epochs": 1, "dtype": "float64", "random_state": 0}
     model = MixtureVAEClassifier(component, **settings).fit(start, NAMES[np.arange(40) % 2])
-    model.scaling_ = Scaling(np.array([100.0, -1.0]), np.array([10.0, 0.01]))
+    scaling = Scaling(np.array([100.0, -1.0]), np.array([10.0, 0.01]))
+    model.fitted_ = replace(model.fitted_, scaling=scaling)
     mixture = model.fleet_.mixture
     with torch.no_grad():
         for network in (model.fleet_.encoder, model.fleet_.decoder):

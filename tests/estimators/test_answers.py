@@ -97,7 +97,7 @@ def test_bound_and_likelihood_are_the_same_when_asked_twice(model: Any, blobs: A
 
 def test_density_of_a_known_model_is_scipys(identity: MixtureVAEClassifier) -> None:
     X = np.array([[100.0, -1.0], [130.0, -1.02], [160.0, -1.04], [80.0, -0.95]])
-    o = (X - identity.scaling_.mean) / identity.scaling_.scale
+    o = (X - identity.fitted_.scaling.mean) / identity.fitted_.scaling.scale
     densities = []
     for k in range(2):
         loc, scale = identity.means_[k], identity.scales_[k]

@@ -64,7 +64,7 @@ def test_a_generator_as_seed_moves_on(blobs: Any, quick: dict[str, Any]) -> None
 
 
 def test_an_ensemble_averages_its_members(ensemble: MixtureVAEClassifier, blobs: Any) -> None:
-    X = torch.as_tensor(ensemble.scaling_.observations(blobs.X, torch.float32))
+    X = torch.as_tensor(ensemble.fitted_.scaling.observations(blobs.X, torch.float32))
     with torch.no_grad():
         scores = ensemble.fleet_.scores(X.expand(3, *X.shape))
     members = scores.log_responsibilities.exp().numpy()

@@ -21,7 +21,7 @@ from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote import files as persistence
 from whowrote.errors import InputError
-from whowrote.files import HEADER, Record
+from whowrote.files import HEADER, ModelFile, read_model_file, write_model_file
 
 QUICK: dict[str, Any] = {
     "hidden": (6,),
@@ -240,7 +240,7 @@ def test_a_device_that_is_absent_can_be_exchanged(file: Path) -> None:
 def test_a_record_comes_back(tmp_path: Path) -> None:
     values = {"words": ["é", "渡"], "none": None, "number": 0.1, "numpy": np.int64(3)}
     arrays = {"a": np.arange(6.0).reshape(2, 3).T, "b": np.zeros((0, 2), dtype=np.float16)}
-    write_model_file(tmp_path / "file", Record("thing", values, arrays))
+    write_model_file(tmp_path / "file", ModelFile("thing", values, arrays))
     back = read_model_file(tmp_path / "file")
     assert back.kind == "thing"
     assert back.values == values
@@ -251,7 +251,7 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
 
 def test_a_record_of_objects_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="no plain value"):
-        write_model_file(tmp_path / "file", Record("thing", {"object": object()}))
+        write_model_file(tmp_path / "file", ModelFile("thing", {"object": object()}))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -286,11 +286,11 @@ def test_no_training_row_is_in_the_file(tmp_path: Path) -> None:
     rows[7] = [1.23456789, 2.3456789, 3.456789, 4.56789]
     model = MixtureVAEClassifier(**QUICK).fit(rows, NAMES)
     model.save(tmp_path / "file")
-    standardised = (rows[7] - model.scaling_.mean) / model.scaling_.scale
+    standardised = (rows[7] - model.fitted_.scaling.mean) / model.fitted_.scaling.scale
     for value in [*rows[7].tolist(), *standardised.tolist()]:
         assert not holds(tmp_path / "file", value)
     # Negative control: a file with the row in it is found out.
-    write_model_file(tmp_path / "leak", Record("leak", {}, {"row": rows[7]}))
+    write_model_file(tmp_path / "leak", ModelFile("leak", {}, {"row": rows[7]}))
     assert all(holds(tmp_path / "leak", value) for value in rows[7].tolist())
 
 

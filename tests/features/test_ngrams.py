@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import FeatureUnion
 
 from whowrote.errors import InputError
-from whowrote.features import NGrams, counting, hashing
+from whowrote.features import NGrams, counting
 from whowrote.features.counting import (
     character_grams,
     grams,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -17,30 +17,39 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote import checks
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.estimators.fitted_classifier import (
-    FLEET,
-    SCALING,
-    SEED_RANGE,
-    Answers,
-    fleet_from,
-    scaling_from,
-)
-from whowrote.estimators.scaling import learn_scaling
+from whowrote.estimators.fitted_classifier import Decoded, FittedClassifier, Sample, log_mean_exp
+from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
 from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
-from whowrote.training.loop import Assignment, DivergenceError, Outcome, Plan, initialize, train
+from whowrote.training.loop import Assignment, Plan, train
 
 LEAST_VALIDATION_ROWS = 20
+SEED_RANGE = 2**31 - 1
 
 
-class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+@dataclass
+class Fit:
+    """What a fit builds up, phase by phase."""
+
+    fitted: FittedClassifier
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    def rows(self, X: Any, labels: IntArray | None) -> Rows:
+        """X as the rows of the model, with class numbers where they are known."""
+        return self.fitted.scaling.rows(X, labels, self.fitted.device, self.fitted.dtype)
+
+
+class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Common ground; see the two public classes for what the parameters mean."""
 
+    fitted_: FittedClassifier
     history_: list[dict[str, Any]]
+    n_iter_: int
 
     def __init__(
         self,
@@ -143,8 +152,8 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     # Numbers become plain ones on the way in: a grid of parameters brings numpy's along.
 
-    def _architecture(self, k: int) -> Architecture:
-        n_features = self.scaling_.n_features
+    def _architecture(self, k: int, scaling: Scaling) -> Architecture:
+        n_features = scaling.n_features
         d = min(50, n_features) if self.latent_dim is None else int(self.latent_dim)
         return Architecture(
             n_features=n_features,
@@ -152,7 +161,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             latent_dim=d,
             hidden=tuple(int(width) for width in self._hidden_sizes(d, n_features)),
             activation=self.activation,
-            n_inputs=self.scaling_.n_inputs,
+            n_inputs=scaling.n_inputs,
             n_samples=int(self.n_samples),
             objective=self.objective,
         )
@@ -191,28 +200,24 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
 
     # -- training --------------------------------------------------------------------------------
 
-    def _start(self, X: Any, k: int) -> list[int]:
-        """Scaling and an untrained fleet; returns one seed per member."""
+    def _start(self, X: Any, k: int) -> Fit:
+        """Scaling and an untrained fleet, a seed for each member."""
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
-        self.scaling_ = learn_scaling(X, self.projection_dim, seeds.pop())
-        self.fleet_ = MixtureVAE(self._architecture(k), self._members(seeds))
-        self.fleet_.to(checks.device_named(self.device), getattr(torch, self.dtype))
-        self.history_ = []
-        return seeds
+        scaling = learn_scaling(X, self.projection_dim, seeds.pop())
+        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds))
+        fleet.to(checks.device_named(self.device), getattr(torch, self.dtype))
+        return Fit(FittedClassifier(fleet, scaling))
 
     def _assign(
-        self,
-        candidates: NDArray[np.int64],
-        labels: NDArray[np.int64],
-        folds: NDArray[np.int64] | None = None,
+        self, fit: Fit, candidates: IntArray, labels: IntArray, folds: IntArray | None = None
     ) -> Assignment:
         """Each member's own validation part of the candidate rows: stratified, or its fold."""
         train_parts, validation_parts = [], []
-        smallest = 0
+        smallest, device = 0, fit.fitted.device
         if folds is not None:
-            smallest = np.bincount(folds[candidates], minlength=len(self.fleet_)).min()
-        for number, member in enumerate(self.fleet_.members):
+            smallest = np.bincount(folds[candidates], minlength=self.n_members).min()
+        for number, member in enumerate(fit.fitted.fleet.members):
             if folds is None:
                 chosen = validation_part(
                     candidates, labels[candidates], self.validation_fraction, member.seed
@@ -224,8 +229,8 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             if folds is not None:  # members step together: shorter parts repeat some rows
                 rest = np.resize(rest, len(candidates) - smallest)
             watched = chosen if len(chosen) >= LEAST_VALIDATION_ROWS else chosen[:0]
-            train_parts.append(torch.as_tensor(rest, device=self._device))
-            validation_parts.append(torch.as_tensor(watched, device=self._device))
+            train_parts.append(torch.as_tensor(rest, device=device))
+            validation_parts.append(torch.as_tensor(watched, device=device))
         return Assignment(tuple(train_parts), tuple(validation_parts))
 
     def _plan(self, n: int, max_epochs: int, watch: str) -> Plan:
@@ -238,50 +243,159 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
             watch=watch,
         )
 
-    def _initialize(self, rows: Rows, assignment: Assignment) -> None:
-        initialize(self.fleet_, rows, assignment)
-
     def _train(
-        self, rows: Rows, assignment: Assignment, plan: Plan, phase: str, stream: int
-    ) -> Outcome:
+        self, fit: Fit, rows: Rows, assignment: Assignment, plan: Plan, phase: str, stream: int
+    ) -> None:
         """Run one phase and append its records to the history."""
-        seeds = [member.seed + stream for member in self.fleet_.members]
-        streams = Streams(seeds, self._device, self._torch_dtype)
-        trained = bool(self.history_)
-        try:
-            with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
-                outcome = train(
-                    self.fleet_,
-                    rows,
-                    assignment,
-                    plan,
-                    streams,
-                    phase=phase,
-                    trained=trained,
-                    on_epoch=partial(_told, plan.max_epochs, show, current_listener()),
-                )
-        except DivergenceError:
-            del self.fleet_  # nothing was learnt: the estimator stays unfitted
-            raise
-        self.history_ += [record.to_dict() for record in outcome.history]
+        fleet = fit.fitted.fleet
+        seeds = [member.seed + stream for member in fleet.members]
+        with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
+            outcome = train(
+                fleet,
+                rows,
+                assignment,
+                plan,
+                Streams(seeds, fit.fitted.device, fit.fitted.dtype),
+                phase=phase,
+                trained=bool(fit.history),
+                on_epoch=partial(_told, plan.max_epochs, show, current_listener()),
+            )
+        fit.history += [record.to_dict() for record in outcome.history]
         if np.isfinite(outcome.best).any():
-            self.leader_ = int(np.argmin(outcome.best))
-        self.n_iter_ = max(record["epoch"] for record in self.history_)
-        return outcome
+            fit.fitted = replace(fit.fitted, leader=int(np.argmin(outcome.best)))
+
+    def _finish(self, fit: Fit) -> None:
+        """Take over what was learnt; only now, so that a fit that failed leaves nothing behind."""
+        self.fitted_, self.history_ = fit.fitted, fit.history
+        self.n_iter_ = max(record["epoch"] for record in fit.history)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to be answered for, checked against those of ``fit``."""
+        check_is_fitted(self, "fitted_")
+        return self._read(X, reset=False)
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """Ln p(author | o), or ln gamma without labels, (n, K)."""
+        X = self._rows(X)
+        return self.fitted_.score(X).mean_log_proba()
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """p(author | o), or the responsibilities gamma without labels, (n, K)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def member_log_proba(self, X: Any) -> FloatArray:
+        """Ln p(author | o) of every member on its own, (members, n, K), in float64."""
+        X = self._rows(X)
+        return self.fitted_.score(X).log_proba
+
+    def transform(self, X: Any) -> FloatArray:
+        """Latent means E[q(x | o)] of the leading member, (n, D)."""
+        X = self._rows(X)
+        return self.fitted_.transform(X)
+
+    def bound(self, X: Any, n_samples: int = 16) -> FloatArray:
+        """The evidence lower bound of every row, in the units of X, with that many samples of x.
+
+        For several members: the log-mean-exp of their bounds, which bounds their mixture.
+        """
+        checks.at_least("n_samples", n_samples, 1, integer=True)
+        X = self._rows(X)
+        return self.fitted_.bound(X, n_samples)
+
+    def score_samples(self, X: Any, n_samples: int = 64) -> FloatArray:
+        """Importance-weighted estimate of ln p(o) of every row, in the units of X.
+
+        ``n_samples`` draws of x; the estimate rises to ln p(o) with their number and is, on
+        average, never below the bound.
+        """
+        checks.at_least("n_samples", n_samples, 1, integer=True)
+        X = self._rows(X)
+        return self.fitted_.score_samples(X, n_samples)
+
+    def typicality(self, X: Any) -> FloatArray:
+        """P-value of every row under every component, (n, K).
+
+        For a document of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) when
+        q(x | o) is sharp: the p-value says how often that author would write something as unusual
+        as this. Small under every author means "none of these". Mean over members.
+        """
+        X = self._rows(X)
+        return self.fitted_.typicality(X)
+
+    def log_densities(self, X: Any) -> FloatArray:
+        """Log density of every row's q(x | o) under every component, (n, K), without weights.
+
+        The density of the latent, expected under q; log-mean-exp over members.
+        """
+        X = self._rows(X)
+        return log_mean_exp(self.fitted_.score(X).log_density)
+
+    def expected_scales(self, X: Any) -> FloatArray:
+        """E[u] of every row under every component: below one, the model sees an outlier."""
+        X = self._rows(X)
+        return self.fitted_.expected_scales(X)
+
+    def decode(self, Z: Any) -> Decoded:
+        """Mean and standard deviation of the observation given latents of the leading member."""
+        check_is_fitted(self, "fitted_")
+        return self.fitted_.decode(Z)
+
+    def inverse_transform(self, Z: Any) -> FloatArray:
+        """Decoded means; for wide sparse X, mapped back from the projection to its columns."""
+        mean = self.decode(Z).mean
+        projection = self.fitted_.scaling.projection
+        return mean if projection is None else mean @ projection.T
+
+    def _draw(self, codes: IntArray | None, n: int, random_state: Any) -> Sample:
+        seed = int(check_random_state(random_state).randint(SEED_RANGE))
+        return self.fitted_.sample(codes, n, seed)
+
+    def member(self, index: int) -> Self:
+        """One member of the ensemble as a fitted model of its own."""
+        check_is_fitted(self, "fitted_")
+        alone = copy.copy(self)
+        alone.n_members, alone.fitted_ = 1, self.fitted_.member(index)
+        return alone
+
+    # -- learnt attributes -----------------------------------------------------------------------
+
+    @property
+    def fleet_(self) -> MixtureVAE:
+        """The networks and mixtures of all members."""
+        return self.fitted_.fleet
+
+    @property
+    def leader_(self) -> int:
+        """The number of the member with the lowest validation loss."""
+        return self.fitted_.leader
+
+    @property
+    def weights_(self) -> FloatArray:
+        """Mixture weights pi of the leading member, (K,)."""
+        return self.fitted_.weights
+
+    @property
+    def means_(self) -> FloatArray:
+        """Locations mu of the leading member, (K, D)."""
+        return self.fitted_.means
+
+    @property
+    def scales_(self) -> FloatArray:
+        """Scale matrices Sigma of the leading member, (K, D, D); not covariances."""
+        return self.fitted_.scales
+
+    @property
+    def degrees_of_freedom_(self) -> FloatArray:
+        """Learnt nu of the leading member, (K,); infinite for Gaussian components."""
+        return self.fitted_.degrees_of_freedom
 
     @property
     def _n_features_out(self) -> int:
         return self.fleet_.architecture.latent_dim
 
-    def member(self, index: int) -> Self:
-        """One member of the ensemble as a fitted model of its own."""
-        check_is_fitted(self, "fleet_")
-        alone = copy.copy(self)
-        alone.n_members = 1
-        alone.fleet_, alone.leader_ = self.fleet_.select([index]), 0
-        return alone
-
-    # -- persistence -----------------------------------------------------------------------------
+    # -- files -----------------------------------------------------------------------------------
 
     def _values(self) -> dict[str, Any]:
         """Plain values of the fitted state beyond the parameters."""
@@ -292,49 +406,40 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         return values
 
     def _restore(self, values: dict[str, Any]) -> None:
+        """What :meth:`_values` told, as attributes."""
+        for name in ("n_features_in_", "n_iter_", "history_"):
+            setattr(self, name, values[name])
         if "feature_names_in_" in values:
-            values["feature_names_in_"] = np.array(values["feature_names_in_"], dtype=object)
-        for name, value in values.items():
-            setattr(self, name, value)
+            self.feature_names_in_ = np.array(values["feature_names_in_"], dtype=object)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file, atomically."""
-        check_is_fitted(self, "fleet_")
+        check_is_fitted(self, "fitted_")
         parameters = self.get_params()
         if not isinstance(parameters["random_state"], (int, type(None))):
             parameters["random_state"] = None  # a generator object has no place in a file
-        # As fitted: set_params may have changed the parameters since.
-        values = {
-            "parameters": parameters,
-            "state": self._values(),
-            "architecture": asdict(self.fleet_.architecture),
-            "members": [asdict(member) for member in self.fleet_.members],
-        }
-        arrays = {f"{FLEET}{k}": v.cpu().numpy() for k, v in self.fleet_.state_dict().items()}
-        arrays |= {f"{SCALING}{name}": array for name, array in self.scaling_.state().items()}
-        write_model_file(path, ModelFile(type(self).__name__, values, arrays))
+        values = {**self.fitted_.values(), "parameters": parameters, "state": self._values()}
+        write_model_file(path, ModelFile(type(self).__name__, values, self.fitted_.arrays()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
         """Read what :meth:`save` wrote; answers are bit-equal on the same kind of device."""
-        record = read_model_file(path, cls.__name__)
+        stored = read_model_file(path, cls.__name__)
         parameters: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v
-            for k, v in record.values["parameters"].items()
+            for k, v in stored.values["parameters"].items()
         }
         estimator = cls(**parameters)
         if device is not None:
             estimator.set_params(device=device)
-        estimator.scaling_ = scaling_from(record)
-        estimator.fleet_ = fleet_from(record).to(checks.device_named(estimator.device))
-        estimator._restore(record.values["state"])
+        estimator.fitted_ = FittedClassifier.restore(stored, estimator.device)
+        estimator._restore(stored.values["state"])
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
-        if "fleet_" in state and state["fleet_"].mixture.loc.device.type != "cpu":
-            fleet = state["fleet_"]
-            state = {**state, "fleet_": fleet.select(range(len(fleet))).cpu()}
+        if "fitted_" in state:
+            state = {**state, "fitted_": state["fitted_"].on(torch.device("cpu"))}
         return state
 
     def __sklearn_tags__(self) -> Any:

@@ -21,6 +21,7 @@ from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
 from whowrote.model.fleet import UNLABELLED
+from whowrote.training.loop import initialize
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -90,20 +91,21 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
                 "unlabelled rows: leave these or the folds out"
             )
         fold_of = None if folds is None else checks.fold_numbers(folds, labels, self.n_members)
-        self._start(X, len(self.classes_))
-        rows = self._rows(X, labels)
+        fit = self._start(X, len(self.classes_))
+        rows = fit.rows(X, labels)
         known = np.flatnonzero(labels != UNLABELLED)
-        assignment = self._assign(known, labels, fold_of)
-        self._initialize(rows, assignment)
+        assignment = self._assign(fit, known, labels, fold_of)
+        initialize(fit.fitted.fleet, rows, assignment)
         semi = len(known) < len(labels)
         epochs = self.warm_up if semi and self.warm_up else self.max_epochs
         plan = self._plan(len(known), epochs, "log-loss")
-        self._train(rows, assignment, plan, "labelled", stream=0)
+        self._train(fit, rows, assignment, plan, "labelled", stream=0)
         if semi:
-            rest = torch.as_tensor(np.flatnonzero(labels == UNLABELLED), device=self._device)
+            rest = torch.as_tensor(np.flatnonzero(labels == UNLABELLED), device=fit.fitted.device)
             everything = assignment.with_rows(rest)
             plan = self._plan(len(labels), self.max_epochs, "log-loss")
-            self._train(rows, everything, plan, "everything", stream=1)
+            self._train(fit, rows, everything, plan, "everything", stream=1)
+        self._finish(fit)
         return self
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
@@ -134,12 +136,12 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""
-        winners = self._log_proba(X).argmax(axis=1)
+        winners = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[winners])
 
     def sample(self, n_samples: int = 1, author: Any = None, random_state: Any = None) -> Sample:
         """Draw new observations by the generative story, of one author if given."""
-        check_is_fitted(self, "fleet_")
+        check_is_fitted(self, "fitted_")
         checks.at_least("n_samples", n_samples, 1, integer=True)
         codes = None
         if author is not None:
@@ -153,7 +155,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         return {**super()._values(), "classes_": [self.classes_.dtype.str, self.classes_.tolist()]}
 
     def _restore(self, values: dict[str, Any]) -> None:
-        dtype, names = values.pop("classes_")
+        dtype, names = values["classes_"]
         self.classes_ = np.array(names, dtype=dtype)
         super()._restore(values)
 

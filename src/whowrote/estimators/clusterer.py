@@ -18,12 +18,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote import checks
-from whowrote.arrays import FloatArray
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
+from whowrote.estimators.scaling import Scaling
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training.loop import Assignment
+from whowrote.training.loop import Assignment, initialize
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32
@@ -53,7 +54,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
 
     """
 
-    labels_: NDArray[np.int64]
+    labels_: IntArray
 
     def __init__(
         self,
@@ -132,36 +133,38 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                 f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); every "
                 "cluster needs a row: lower n_components"
             )
-        seeds = self._start(X, self.n_components)
-        provisional = self._provisional(X, seeds[0])
-        rows = self._rows(X, provisional)
-        assignment = self._assign(np.arange(n), np.zeros(n, dtype=np.int64))
-        self._initialize(rows, assignment)
+        fit = self._start(X, self.n_components)
+        seed = fit.fitted.fleet.members[0].seed
+        rows = fit.rows(X, self._provisional(X, fit.fitted.scaling, seed))
+        assignment = self._assign(fit, np.arange(n), np.zeros(n, dtype=np.int64))
+        initialize(fit.fitted.fleet, rows, assignment)
         if self.warm_up:
             warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
-            self._train(rows, warm, self._plan(n, self.warm_up, "bound"), "provisional", stream=0)
-        rows = self._rows(X, None)
-        self._train(rows, assignment, self._plan(n, self.max_epochs, "bound"), "bound", stream=1)
+            plan = self._plan(n, self.warm_up, "bound")
+            self._train(fit, rows, warm, plan, "provisional", stream=0)
+        plan = self._plan(n, self.max_epochs, "bound")
+        self._train(fit, fit.rows(X, None), assignment, plan, "bound", stream=1)
+        self._finish(fit)
         self.labels_ = self._numbered_by_size(self.predict(X))
         return self
 
-    def _numbered_by_size(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _numbered_by_size(self, labels: IntArray) -> IntArray:
         """The largest cluster is number 0; clusters that lost all their rows come last."""
         sizes = np.bincount(labels, minlength=self.n_components)
         order = np.argsort(-sizes, kind="stable")
-        self.fleet_.mixture.reorder(torch.as_tensor(order, device=self._device))
+        self.fleet_.mixture.reorder(torch.as_tensor(order, device=self.fitted_.device))
         return np.argsort(order)[labels]
 
-    def _provisional(self, X: Any, seed: int) -> NDArray[np.int64]:
+    def _provisional(self, X: Any, scaling: Scaling, seed: int) -> IntArray:
         """Hard assignments to start from; -1 for rows that stand alone."""
         if self.initialization == "random":
             random = np.random.RandomState(seed)
-            drawn: NDArray[np.int64] = random.randint(self.n_components, size=X.shape[0])
+            drawn: IntArray = random.randint(self.n_components, size=X.shape[0])
             return drawn
         from sklearn.decomposition import PCA  # late, as below: a classifier needs none of them
         from sklearn.mixture import GaussianMixture
 
-        observations = self.scaling_.observations(X, torch.float64).numpy()
+        observations = scaling.observations(X, torch.float64).numpy()
         if observations.shape[1] > MIXTURE_DIMENSIONS:
             width = min(MIXTURE_DIMENSIONS, len(observations))
             observations = PCA(width, random_state=seed).fit_transform(observations)
@@ -176,16 +179,16 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
         return float(self.score_samples(X).mean())
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any) -> IntArray:
         """The most responsible component of every row."""
-        winners: NDArray[np.int64] = self._log_proba(X).argmax(axis=1).astype(np.int64)
+        winners: IntArray = self.predict_log_proba(X).argmax(axis=1).astype(np.int64)
         return winners
 
     def sample(
         self, n_samples: int = 1, cluster: int | None = None, random_state: Any = None
     ) -> Sample:
         """Draw new observations by the generative story, of one cluster if given."""
-        check_is_fitted(self, "fleet_")
+        check_is_fitted(self, "fitted_")
         checks.at_least("n_samples", n_samples, 1, integer=True)
         k = self.fleet_.architecture.n_components
         if cluster is not None and not (isinstance(cluster, Integral) and 0 <= cluster < k):
@@ -197,7 +200,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         return {**super()._values(), "labels_": self.labels_.tolist()}
 
     def _restore(self, values: dict[str, Any]) -> None:
-        self.labels_ = np.array(values.pop("labels_"), dtype=np.int64)
+        self.labels_ = np.array(values["labels_"], dtype=np.int64)
         super()._restore(values)
 
 

@@ -1,10 +1,16 @@
-"""What the estimators return when one array is not enough."""
+r"""A trained fleet that answers: :math:`o \mapsto q(x \mid o) \mapsto \log p(k \mid o)`.
+
+Rows go in as the estimators have checked them: a dense array (n, L), or a sparse one. What comes
+out, in the units of X: probabilities, latents, densities, p-values, new observations. Nothing here
+learns, and nothing here loads scikit-learn, which takes longer than an answer.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -13,11 +19,17 @@ from numpy.typing import NDArray
 from scipy.special import chdtrc, fdtrc, logsumexp
 
 from whowrote import checks
-from whowrote.arrays import FloatArray
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.scaling import Scaling
-from whowrote.files import ModelFile, below, read_model_file
-from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Rows, Streams
+from whowrote.files import ModelFile, below, read_model_file, write_model_file
+from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Streams
+
+CHUNK = 4096
+KINDS = ("FittedClassifier", "MixtureVAEClassifier", "MixtureVAEClusterer")
+"""Files that hold a trained fleet: its own, and those of the estimators."""
+FLEET, SCALING = "fleet.", "scaling."
+"""What the names of their arrays begin with."""
 
 
 class Sample(NamedTuple):
@@ -36,106 +48,117 @@ class Decoded(NamedTuple):
     scale: FloatArray
 
 
-# DOC """What a fitted model answers: probabilities, latents, densities, p-values, new observations."""
+@dataclass(frozen=True)
+class Scored:
+    """What the mixture of every member says of rows, (members, n, K), in float64."""
 
-CHUNK = 4096
-SEED_RANGE = 2**31 - 1
+    log_proba: FloatArray
+    """ln p(author | o) of every member on its own."""
+    log_density: FloatArray
+    """Log density of q(x | o) under every component, without its weight."""
+
+    def mean_log_proba(self) -> FloatArray:
+        """Ln of the members' mean probability, (n, K): rows sum to one."""
+        return log_mean_exp(self.log_proba)
 
 
-class Answers:
-    """The answering half of an estimator; the other half learns ``fleet_`` and ``scaling_``."""
+def log_mean_exp(per_member: FloatArray) -> FloatArray:
+    """The logarithm of the mean over the first axis."""
+    return np.asarray(logsumexp(per_member, axis=0) - math.log(len(per_member)))
 
-    scaling_: Scaling
-    fleet_: MixtureVAE
-    n_features_in_: int
-    leader_: int
 
-    # -- reading ---------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class FittedClassifier:
+    """A trained fleet and the scaling of its rows; classes go by their numbers.
+
+    Probabilities are averaged over the members; what speaks of the latent space comes from member
+    number ``leader``, the one with the lowest validation loss.
+    """
+
+    fleet: MixtureVAE
+    scaling: Scaling
+    leader: int = 0
 
     @property
-    def _torch_dtype(self) -> torch.dtype:
-        return self.fleet_.mixture.loc.dtype
+    def device(self) -> torch.device:
+        """Where the fleet is."""
+        return self.fleet.mixture.loc.device
 
     @property
-    def _device(self) -> torch.device:
-        return self.fleet_.mixture.loc.device
+    def dtype(self) -> torch.dtype:
+        """What the fleet computes in."""
+        return self.fleet.mixture.loc.dtype
 
     @property
-    def _has_tails(self) -> bool:
-        return self.fleet_.members[0].component == "student-t"
+    def n_components(self) -> int:
+        """K, the number of authors or clusters."""
+        return self.fleet.architecture.n_components
 
-    def _rows(self, X: Any, labels: NDArray[np.int64] | None) -> Rows:
-        return self.scaling_.rows(X, labels, self._device, self._torch_dtype)
+    @property
+    def component(self) -> str:
+        """The family of the mixture."""
+        return self.fleet.members[0].component
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
-        """Rows as arrays; ``reset``: from now on they look like these."""
-        raise NotImplementedError
+    def member(self, index: int) -> Self:
+        """One member of the ensemble on its own."""
+        return replace(self, fleet=self.fleet.select([index]), leader=0)
 
-    # -- answers ---------------------------------------------------------------------------------
+    def on(self, device: torch.device) -> Self:
+        """The same on another device; this one is not touched."""
+        if self.device == device:
+            return self
+        return replace(self, fleet=self.fleet.select(range(len(self.fleet))).to(device))
+
+    # -- probabilities and latents ---------------------------------------------------------------
 
     def _batches(self, X: Any) -> Iterator[Batch]:
         """X in chunks, the same rows for every member."""
-        checks.fitted(self, "fleet_")
-        X = self._read(X, reset=False)
-        members = len(self.fleet_)
         for low in range(0, X.shape[0], CHUNK):
-            rows = self._rows(X[low : low + CHUNK], None)
-            yield rows.take(torch.arange(len(rows), device=self._device).expand(members, len(rows)))
+            rows = self.scaling.rows(X[low : low + CHUNK], None, self.device, self.dtype)
+            everyone = torch.arange(len(rows), device=self.device)
+            yield rows.take(everyone.expand(len(self.fleet), len(rows)))
 
     @torch.no_grad()
-    def member_log_proba(self, X: Any) -> FloatArray:
-        """Ln p(author | o) of every member on its own, (members, n, K), in float64."""
-        parts = [
-            torch.log_softmax(self.fleet_.scores(b.inputs).score.double(), dim=-1)
-            for b in self._batches(X)
-        ]
-        return torch.cat(parts, dim=1).cpu().numpy()
-
-    def _log_proba(self, X: Any) -> FloatArray:
-        """ln of the members' mean probability, (n, K), in float64 so that rows sum to one."""
-        each = self.member_log_proba(X)
-        return np.asarray(logsumexp(each, axis=0) - math.log(len(each)))
-
-    def predict_log_proba(self, X: Any) -> FloatArray:
-        """Ln p(author | o), or ln gamma without labels, (n, K)."""
-        return self._log_proba(X)
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """p(author | o), or the responsibilities gamma without labels, (n, K)."""
-        return np.exp(self._log_proba(X))
+    def score(self, X: Any) -> Scored:
+        """Probabilities and densities of rows, from one pass through the model."""
+        proba, density = [], []
+        log_weights = self.fleet.mixture.log_weights.unsqueeze(1)
+        for batch in self._batches(X):
+            score = self.fleet.scores(batch.inputs).score
+            proba.append(torch.log_softmax(score.double(), dim=-1))
+            density.append((score - log_weights).double())
+        return Scored(*(torch.cat(parts, dim=1).cpu().numpy() for parts in (proba, density)))
 
     @torch.no_grad()
     def transform(self, X: Any) -> FloatArray:
         """Latent means E[q(x | o)] of the leading member, (n, D)."""
-        parts = [self.fleet_.encode(b.inputs).mean[self.leader_] for b in self._batches(X)]
-        return torch.cat(parts).cpu().numpy()
+        return np.asarray(self.latents(X)[self.leader])
 
     @torch.no_grad()
-    def bound(self, X: Any, n_samples: int = 16) -> FloatArray:
-        """The evidence lower bound of every row, in the units of X, with that many samples of x.
+    def latents(self, X: Any) -> FloatArray:
+        """Latent means E[q(x | o)] of every member, (members, n, D)."""
+        parts = [self.fleet.encode(batch.inputs).mean for batch in self._batches(X)]
+        return torch.cat(parts, dim=1).cpu().numpy()
 
-        For several members: the log-mean-exp of their bounds, which bounds their mixture.
-        """
-        checks.at_least("n_samples", n_samples, 1, integer=True)
+    # -- densities -------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def bound(self, X: Any, n_samples: int) -> FloatArray:
+        """The bound on ln p(o) of every row; of several members, on that of their mixture."""
         parts = [
-            torch.stack([self.fleet_.bound(q, b.targets, z) for z in noise]).mean(0)
-            for b, q, noise in self._draws(X, n_samples)
+            torch.stack([self.fleet.bound(q, batch.targets, z) for z in noise]).mean(0)
+            for batch, q, noise in self._draws(X, n_samples)
         ]
-        return self._densities(torch.cat(parts, dim=1))
+        return self._in_units_of_x(torch.cat(parts, dim=1))
 
     @torch.no_grad()
-    def score_samples(self, X: Any, n_samples: int = 64) -> FloatArray:
-        """Importance-weighted estimate of ln p(o) of every row, in the units of X.
-
-        ``n_samples`` draws of x; the estimate rises to ln p(o) with their number and is, on
-        average, never below the bound.
-        """
-        checks.at_least("n_samples", n_samples, 1, integer=True)
+    def score_samples(self, X: Any, n_samples: int) -> FloatArray:
+        """Importance-weighted estimate of ln p(o) of every row."""
         parts = []
-        for b, q, noise in self._draws(X, n_samples):
-            weights = [self.fleet_.importance_weights(q, b.targets, z) for z in noise]
+        for batch, q, noise in self._draws(X, n_samples):
+            weights = [self.fleet.importance_weights(q, batch.targets, z) for z in noise]
             parts.append(torch.logsumexp(torch.stack(weights), 0) - math.log(n_samples))
-        return self._densities(torch.cat(parts, dim=1))
+        return self._in_units_of_x(torch.cat(parts, dim=1))
 
     def _draws(
         self, X: Any, n_samples: int
@@ -145,74 +168,47 @@ class Answers:
         Seeds are fixed and rows share their noise: the same row gets the same answer, whenever it
         is asked and whatever stands beside it.
         """
-        checks.fitted(self, "fleet_")
-        streams = Streams(range(len(self.fleet_)), self._device, self._torch_dtype)
-        shared = streams.normal(n_samples, self.fleet_.architecture.latent_dim)
+        streams = Streams(range(len(self.fleet)), self.device, self.dtype)
+        shared = streams.normal(n_samples, self.fleet.architecture.latent_dim)
         for batch in self._batches(X):
             shape = (-1, batch.targets.shape[1], -1)
             noise = [shared[:, s : s + 1].expand(shape) for s in range(n_samples)]
-            yield batch, self.fleet_.encode(batch.inputs), noise
+            yield batch, self.fleet.encode(batch.inputs), noise
 
-    def _densities(self, per_member: torch.Tensor) -> FloatArray:
-        values = logsumexp(per_member.cpu().numpy(), axis=0) - math.log(len(per_member))
-        return np.asarray(values - self.scaling_.log_volume)
+    def _in_units_of_x(self, per_member: torch.Tensor) -> FloatArray:
+        return log_mean_exp(per_member.cpu().numpy()) - self.scaling.log_volume
 
     @torch.no_grad()
     def typicality(self, X: Any) -> FloatArray:
-        """P-value of every row under every component, (n, K).
-
-        For a document of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) when
-        q(x | o) is sharp: the p-value says how often that author would write something as unusual
-        as this. Small under every author means "none of these". Mean over members.
-        """
-        checks.fitted(self, "fleet_")
-        mixture, parts = self.fleet_.mixture, []
+        """P-value of every row under every component, (n, K): delta/D follows F(D, nu)."""
+        mixture, parts = self.fleet.mixture, []
         for batch in self._batches(X):
-            delta = mixture.at_points(self.fleet_.encode(batch.inputs).mean).delta
+            delta = mixture.at_points(self.fleet.encode(batch.inputs).mean).delta
             parts.append(self._tail(delta.cpu().numpy()).mean(0))
         return np.concatenate(parts)
 
     def _tail(self, delta: FloatArray) -> FloatArray:
-        d = self.fleet_.architecture.latent_dim
-        if not self._has_tails:
+        d = self.fleet.architecture.latent_dim
+        if self.component != "student-t":
             return np.asarray(chdtrc(d, delta.astype(np.float64)))
-        df = self.fleet_.mixture.df.detach().cpu().numpy()[:, None, :]
+        df = self.fleet.mixture.df.detach().cpu().numpy()[:, None, :]
         return np.asarray(fdtrc(d, df.astype(np.float64), (delta / d).astype(np.float64)))
 
     @torch.no_grad()
-    def log_densities(self, X: Any) -> FloatArray:
-        """Log density of every row's q(x | o) under every component, (n, K), without weights.
-
-        The density of the latent, expected under q; log-mean-exp over members.
-        """
-        parts = []
-        for batch in self._batches(X):
-            score = self.fleet_.scores(batch.inputs).score
-            parts.append((score - self.fleet_.mixture.log_weights.unsqueeze(1)).double())
-        per_member = torch.cat(parts, dim=1).cpu().numpy()
-        return np.asarray(logsumexp(per_member, axis=0) - math.log(len(per_member)))
-
-    @torch.no_grad()
     def expected_scales(self, X: Any) -> FloatArray:
-        """E[u] of every row under every component: below one, the model sees an outlier."""
-        checks.fitted(self, "fleet_")
-        mixture, parts = self.fleet_.mixture, []
+        """E[u] of every row under every component, (n, K), mean over members."""
+        mixture, parts = self.fleet.mixture, []
         for batch in self._batches(X):
-            scores = self.fleet_.scores(batch.inputs)
-            scale = mixture.component.expected_scale(
-                scores.delta, mixture.df, mixture.loc.shape[-1]
-            )
+            delta = self.fleet.scores(batch.inputs).delta
+            scale = mixture.component.expected_scale(delta, mixture.df, mixture.loc.shape[-1])
             parts.append(scale.mean(0))
         return torch.cat(parts).cpu().numpy()
 
     # -- generation ------------------------------------------------------------------------------
 
-    def _draw(self, codes: NDArray[np.int64] | None, n: int, random_state: Any) -> Sample:
-        from sklearn.utils import check_random_state  # late: answers need none
-
-        checks.fitted(self, "fleet_")
-        seed = int(check_random_state(random_state).randint(SEED_RANGE))
-        leader = self.fleet_.select([self.leader_]).cpu()
+    def sample(self, codes: IntArray | None, n: int, seed: int) -> Sample:
+        """Draw by the generative story: of the given classes, or n of the mixture."""
+        leader = self.fleet.select([self.leader]).cpu()
         generator = torch.Generator().manual_seed(seed)
         weights = leader.mixture.log_weights[0].exp()
         if codes is None:
@@ -220,100 +216,84 @@ class Answers:
         else:
             classes = torch.as_tensor(codes)
         drawn = leader.generate(classes, generator)
-        observations = self.scaling_.undo(drawn.observations.numpy())
+        observations = self.scaling.undo(drawn.observations.numpy())
         return Sample(observations, drawn.latents.numpy(), drawn.scales.numpy(), classes.numpy())
 
     @torch.no_grad()
     def decode(self, Z: Any) -> Decoded:
-        """Mean and standard deviation of the observation given latents of the leading member."""
-        checks.fitted(self, "fleet_")
+        """Mean and standard deviation of the observation given latents (n, D)."""
         Z = np.atleast_2d(np.asarray(Z))
-        d = self.fleet_.architecture.latent_dim
+        d = self.fleet.architecture.latent_dim
         if Z.ndim != 2 or Z.shape[1] != d:
             raise InputError(
                 f"Z has the shape {Z.shape}, but the latent space has {d} dimensions; give (n, {d})"
             )
-        leader = self.fleet_.select([self.leader_])
-        p = leader.decode(torch.as_tensor(Z, dtype=self._torch_dtype, device=self._device)[None])
-        scale = p.log_scale.exp()[0].cpu().numpy() * self.scaling_.scale
-        return Decoded(self.scaling_.undo(p.mean[0].cpu().numpy()), scale)
+        leader = self.fleet.select([self.leader])
+        p = leader.decode(torch.as_tensor(Z, dtype=self.dtype, device=self.device)[None])
+        scale = p.log_scale.exp()[0].cpu().numpy() * self.scaling.scale
+        return Decoded(self.scaling.undo(p.mean[0].cpu().numpy()), scale)
 
-    def inverse_transform(self, Z: Any) -> FloatArray:
-        """Decoded means; for wide sparse X, mapped back from the projection to its columns."""
-        mean = self.decode(Z).mean
-        return mean if self.scaling_.projection is None else mean @ self.scaling_.projection.T
+    # -- what was learnt -------------------------------------------------------------------------
 
-    # -- learnt attributes -----------------------------------------------------------------------
-
-    def _leader(self, value: torch.Tensor) -> FloatArray:
-        return value[self.leader_].detach().cpu().numpy()
+    def _of_leader(self, value: torch.Tensor) -> FloatArray:
+        return value[self.leader].detach().cpu().numpy()
 
     @property
-    def weights_(self) -> FloatArray:
-        """Mixture weights pi of the leading member, (K,)."""
-        return np.exp(self._leader(self.fleet_.mixture.log_weights))
+    def weights(self) -> FloatArray:
+        """Mixture weights pi, (K,)."""
+        return np.exp(self._of_leader(self.fleet.mixture.log_weights))
 
     @property
-    def means_(self) -> FloatArray:
-        """Locations mu of the leading member, (K, D)."""
-        return self._leader(self.fleet_.mixture.loc)
+    def means(self) -> FloatArray:
+        """Locations mu, (K, D)."""
+        return self._of_leader(self.fleet.mixture.loc)
 
     @property
-    def scales_(self) -> FloatArray:
-        """Scale matrices Sigma of the leading member, (K, D, D); not covariances."""
-        return self._leader(self.fleet_.mixture.scale_matrix)
+    def scales(self) -> FloatArray:
+        """Scale matrices Sigma, (K, D, D); not covariances."""
+        return self._of_leader(self.fleet.mixture.scale_matrix)
 
     @property
-    def degrees_of_freedom_(self) -> FloatArray:
-        """Learnt nu of the leading member, (K,); infinite for Gaussian components."""
-        df = self._leader(self.fleet_.mixture.df)
-        return df if self._has_tails else np.full_like(df, np.inf)
+    def degrees_of_freedom(self) -> FloatArray:
+        """Learnt nu, (K,); infinite for Gaussian components."""
+        df = self._of_leader(self.fleet.mixture.df)
+        return df if self.component == "student-t" else np.full_like(df, np.inf)
 
+    # -- files -----------------------------------------------------------------------------------
 
-# DOC """A trained model read from its file to answer, and nothing else: without scikit-learn.
-# DOC
-# DOC Loading scikit-learn takes longer than an answer. An estimator's own ``load`` reads the same file
-# DOC and can learn again.
-# DOC """
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything that decides an answer, by name."""
+        state = self.fleet.state_dict()
+        arrays = {f"{FLEET}{name}": value.cpu().numpy() for name, value in state.items()}
+        return arrays | {f"{SCALING}{n}": array for n, array in self.scaling.state().items()}
 
-FLEET, SCALING = "fleet.", "scaling."
-"""What the names of their arrays begin with."""
+    def values(self) -> dict[str, Any]:
+        """The shape of the fleet and of its members, as plain values."""
+        return {
+            "architecture": asdict(self.fleet.architecture),
+            "members": [asdict(member) for member in self.fleet.members],
+            "state": {"leader_": self.leader},
+        }
 
-
-class FittedClassifier(Answers):
-    """What ``MixtureVAEClassifier`` answers, without its settings; classes go by their numbers."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to one safetensors file, atomically."""
+        write_model_file(path, ModelFile(KINDS[0], self.values(), self.arrays()))
 
     @classmethod
-    def load(cls, path: Path) -> Self:
-        """Read what the estimator's ``save`` wrote; answers are bit-equal."""
-        record = read_model_file(path, "MixtureVAEClassifier")
-        fitted = cls()
-        fitted.scaling_ = scaling_from(record)
-        device = checks.device_named(record.values["parameters"]["device"])
-        fitted.fleet_ = fleet_from(record).to(device)
-        fitted.leader_ = record.values["state"]["leader_"]
-        fitted.n_features_in_ = record.values["state"]["n_features_in_"]
-        return fitted
+    def load(cls, path: str | os.PathLike[str], device: str = "auto") -> Self:
+        """Read what :meth:`save`, or the ``save`` of an estimator, wrote."""
+        return cls.restore(read_model_file(path, *KINDS), device)
 
-    def _read(self, X: Any, *, reset: bool) -> Any:
-        """Rows that our own features made: numbers in the right columns."""
-        rows = np.asarray(X, dtype=np.float64)
-        checks.all_finite(rows)
-        return rows
-
-
-def scaling_from(record: ModelFile) -> Scaling:
-    """The scaling in a model file."""
-    return Scaling.restore(below(SCALING, record.arrays))
-
-
-def fleet_from(record: ModelFile) -> MixtureVAE:
-    """The networks and the mixture in a model file."""
-    shape, members = dict(record.values["architecture"]), record.values["members"]
-    shape["hidden"] = tuple(shape["hidden"])
-    arrays = below(FLEET, record.arrays)
-    state = {name: torch.as_tensor(array) for name, array in arrays.items()}
-    fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in members])
-    fleet.to(dtype=state["mixture.loc"].dtype)
-    fleet.load_state_dict(state)
-    return fleet
+    @classmethod
+    def restore(cls, stored: ModelFile, device: str) -> Self:
+        """Put it together again; answers are bit-equal on the same kind of device."""
+        shape, members = dict(stored.values["architecture"]), stored.values["members"]
+        shape["hidden"] = tuple(shape["hidden"])
+        arrays = below(FLEET, stored.arrays)
+        state = {name: torch.as_tensor(array) for name, array in arrays.items()}
+        fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in members])
+        fleet.to(dtype=state["mixture.loc"].dtype)
+        fleet.load_state_dict(state)
+        scaling = Scaling.restore(below(SCALING, stored.arrays))
+        leader = int(stored.values["state"]["leader_"])
+        return cls(fleet.to(checks.device_named(device)), scaling, leader)

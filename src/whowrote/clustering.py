@@ -48,8 +48,8 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
 from whowrote.estimators.scaling import Scaling
-from whowrote.features.feature_storage import named
 from whowrote.features.interface import TextFeatures
+from whowrote.features.kinds import named
 from whowrote.progress import listening, tell
 
 DIMENSIONS = 8

@@ -146,7 +146,10 @@ def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSI
         classic = n_gram_svm(training, as_corpus(asked), seed)
         tell("the n-gram SVM", 1, 1)
         answers = tuple(map(answer_of, asked, found, classic, [trial.enrolled] * len(asked)))
-        figures = {"answers": draw(answers, len(trial.enrolled)), **author_pictures(attributor)}
+        figures = {
+            "answers": draw(answers, len(trial.enrolled)),
+            **author_pictures(attributor.fitted_),
+        }
         plot = plots.save(figures["answers"], out / "demo.png")
         for name, figure in figures.items():
             plots.save(figure, out / f"{name}.svg")

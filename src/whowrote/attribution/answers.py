@@ -1,10 +1,11 @@
-"""What is said of a text: typed, whole, and plain enough for JSON."""
+"""What is said of a text, and of whom: typed, whole, and plain enough for JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,11 @@ from whowrote.errors import InputError
 
 @dataclass(frozen=True)
 class Candidate:
-    """One enrolled author and what speaks for him.
+    """One enrolled author and what speaks for them.
 
     ``probability`` is that of this author, given that one of the enrolled wrote the text;
-    ``log_density`` the log density of the text's style under him, mean over its passages;
-    ``typicality`` how often a text of his own is as unusual for him as this one is.
+    ``log_density`` the log density of the text's style under them, mean over its passages;
+    ``typicality`` how often a text of their own is as unusual for them as this one is.
     """
 
     author: str
@@ -60,7 +61,7 @@ class Attribution:
     """The answer for one text; ``author`` is None for "none of these".
 
     ``typicality`` is the p-value of the best candidate: when it is below ``none_below``, a text so
-    unusual for him is rather by somebody who is not enrolled.
+    unusual for them is rather by somebody who is not enrolled.
     """
 
     document: str
@@ -76,7 +77,7 @@ class Attribution:
 
     @property
     def best(self) -> Candidate:
-        """The most probable of the enrolled authors, whether or not he is the answer."""
+        """The most probable of the enrolled authors, whether or not they are the answer."""
         return self.ranking[0]
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,12 +92,9 @@ class Attribution:
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
-# DOC """Who is enrolled, and texts as a corpus."""
-
-
 @dataclass(frozen=True)
 class Enrolled:
-    """An author as the model knows him."""
+    """An author as the model knows them."""
 
     name: str
     texts: int
@@ -104,7 +102,7 @@ class Enrolled:
     words: int
 
 
-def roll(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:
+def enrolled_authors(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:
     """The authors of a labelled corpus in the order of their names."""
     counts = passages.counts
     rows: dict[str, list[int]] = {name: [] for name in corpus.author_names}
@@ -145,3 +143,12 @@ def require_two_rows(names: Sequence[str], rows: IntArray) -> None:
 def words_of(texts: Sequence[str]) -> IntArray:
     """Words of each text, at least one."""
     return np.array([max(1, len(text.split())) for text in texts])
+
+
+def check_limit(none_below: Any) -> None:
+    """Whether a limit of typicality makes sense; if not, a sentence on why."""
+    if not (isinstance(none_below, Real) and 0 <= float(none_below) < 1):
+        raise InputError(
+            f"none_below is {none_below!r}; it must be at least 0 and below 1: give 0.02, "
+            "or 0 to always name somebody"
+        )

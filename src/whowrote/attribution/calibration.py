@@ -83,8 +83,8 @@ class Norms:
     r"""What is usual: held-out training texts under their own authors.
 
     Of a text and an author there are several figures :math:`s_j`, each larger the more the text is
-    like his: its nearness to his mean, its contrasts, its evidence. With :math:`w` the logarithm of
-    the number of words,
+    like theirs: its nearness to their mean, its contrasts, its evidence. With :math:`w` the
+    logarithm of the number of words,
 
     .. math:: r = e^{-g w} \, \frac1J \sum_j \frac{s_j - c_{kj} - b_j w}{\sigma_j}
 
@@ -131,7 +131,7 @@ class Norms:
         return np.asarray(np.nanmean(level / self.spreads, axis=-1) * np.exp(-self.narrowing * w))
 
     def p_values(self, figures: FloatArray, words: IntArray) -> FloatArray:
-        """How often an author's own text is as little like him as these are, (texts, authors)."""
+        """How often an author's own text is as little like them as these are, (texts, authors)."""
         new, n = self.standing(figures, words), len(self.reference)
         if n >= RANKED_FROM:
             return np.asarray((1 + np.searchsorted(self.reference, new, side="right")) / (n + 1))

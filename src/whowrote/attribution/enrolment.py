@@ -8,15 +8,14 @@ For the latent means :math:`x_i` of a new author's *n* passages, with the scale 
     \nu = \mathrm{median}_k\, \nu_k, \qquad \pi = \mathrm{mean}_k\, \pi_k
 
 *S* being the scatter of the :math:`x_i` and :math:`\kappa = D + 2`: few passages borrow their
-spread from the other authors. The contrasts of sparse features part the old authors only, so a new
-one is told by where his texts lie among theirs and by his own profile; train anew when he matters.
+spread from the other authors. The contrasts of sparse features part the old authors only, so new
+ones are told by where their texts lie among the others' and by their own profile; train anew when
+they matter.
 """
 
 from __future__ import annotations
 
-import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,54 +23,63 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from torch import Tensor
 
-from whowrote.arrays import IntArray
-from whowrote.attribution.answers import roll
-from whowrote.attribution.fitted_attributor import mean_per_text
+from whowrote.arrays import FloatArray, IntArray
+from whowrote.attribution.answers import enrolled_authors
+from whowrote.attribution.calibration import Calibration
+from whowrote.attribution.fitted_attributor import FittedAttributor, TrainingTexts
 from whowrote.attribution.profiles import Profiles, text_rows
-from whowrote.attribution.rows import Read
+from whowrote.attribution.rows import mean_per_text
 from whowrote.attribution.storage import fingerprint
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.estimators import MixtureVAEClassifier
 from whowrote.model import MixtureVAE
 from whowrote.model.fast.precision import lower_factor
 from whowrote.model.initialize import class_statistics, free_factor
 
-if TYPE_CHECKING:
-    from whowrote.attribution.attributor import Attributor
 
-
-def enroll(attributor: Attributor, corpus: Corpus) -> Attributor:
-    """A new attributor that also knows the authors of ``corpus``; the old one is not touched."""
+def enroll(fitted: FittedAttributor, corpus: Corpus) -> FittedAttributor:
+    """What was learnt, and the authors of ``corpus`` besides."""
     corpus = corpus.labelled()
     corpus.require_attribution(min_authors=1, min_texts=1)
-    names = [author.name for author in attributor.authors_]
-    twice = sorted(set(names) & set(corpus.author_names))
+    twice = sorted({author.name for author in fitted.authors} & set(corpus.author_names))
     if twice:
         raise InputError(
-            f"author {twice[0]!r} is enrolled already; enrolment adds new authors: leave his texts "
-            "out, or train a new model on all texts"
+            f"author {twice[0]!r} is enrolled already; enrolment adds new authors: leave their "
+            "texts out, or train a new model on all texts"
         )
-    read = attributor.reader_.read(corpus.texts)
+    read = fitted.reader.read(corpus.texts)
     codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
-    grown = copy.copy(attributor)
-    grown.model_ = _grown_model(attributor.model_, read, codes, list(corpus.author_names))
-    grown.authors_ = (*attributor.authors_, *roll(corpus, read.passages))
-    new = len(corpus.author_names)
-    shares = np.exp(attributor.log_share_)
+    new, latents = len(corpus.author_names), fitted.model.latents(read.V)
+    own = mean_per_text(latents[fitted.model.leader], read.passages)
+    training = TrainingTexts(
+        tuple(corpus.sha256),
+        own.astype(np.float16),
+        (codes + len(fitted.authors)).astype(np.int32),
+    )
+    fleet = _grown_fleet(fitted.model.fleet, latents, codes[read.passages.document], new)
+    grown = replace(
+        fitted,
+        authors=(*fitted.authors, *enrolled_authors(corpus, read.passages)),
+        model=replace(fitted.model, fleet=fleet),
+        log_share=_grown_shares(fitted.log_share, new),
+        profiles=_grown_profiles(fitted.profiles, text_rows(read), codes),
+        calibration=_grown_calibration(fitted.calibration, new),
+        training=fitted.training.joined(training),
+    )
+    return replace(grown, id=fingerprint(grown))
+
+
+def _grown_shares(log_share: FloatArray, new: int) -> FloatArray:
+    """A new author counts as the mean of the others."""
+    shares = np.exp(log_share)
     shares = np.concatenate([shares, np.full(new, shares.mean())])
-    grown.log_share_ = np.log(shares / shares.sum())
-    grown.profiles_ = _grown_profiles(attributor.profiles_, text_rows(read), codes)
-    norms = attributor.calibration_.norms
+    return np.asarray(np.log(shares / shares.sum()))
+
+
+def _grown_calibration(calibration: Calibration, new: int) -> Calibration:
+    norms = calibration.norms
     centers = np.vstack([norms.centers, np.tile(norms.centers.mean(axis=0), (new, 1))])
-    grown.calibration_ = replace(attributor.calibration_, norms=replace(norms, centers=centers))
-    grown.training_sha256_ = (*attributor.training_sha256_, *corpus.sha256)
-    latents = mean_per_text(attributor.model_.transform(read.V), read).astype(np.float16)
-    grown.training_latents_ = np.concatenate([attributor.training_latents_, latents])
-    later = (codes + len(names)).astype(np.int32)
-    grown.training_codes_ = np.concatenate([attributor.training_codes_, later])
-    grown.id_ = fingerprint(grown)
-    return grown
+    return replace(calibration, norms=replace(norms, centers=centers))
 
 
 def _grown_profiles(profiles: Profiles, rows: sparse.csr_matrix, codes: IntArray) -> Profiles:
@@ -85,19 +93,10 @@ def _grown_profiles(profiles: Profiles, rows: sparse.csr_matrix, codes: IntArray
     )
 
 
-def _grown_model(
-    model: MixtureVAEClassifier, read: Read, codes: IntArray, names: list[str]
-) -> MixtureVAEClassifier:
+def _grown_fleet(fleet: MixtureVAE, latents: FloatArray, rows: IntArray, new: int) -> MixtureVAE:
     """The same networks, and a component more for each new author."""
-    fleet, rows = model.fleet_, codes[read.passages.document]
-    latents = torch.as_tensor(
-        np.stack([model.member(m).transform(read.V) for m in range(len(fleet))])
-    ).to(fleet.mixture.loc)
-    labels = torch.as_tensor(rows, device=latents.device).expand(len(fleet), -1)
-    grown: MixtureVAEClassifier = copy.copy(model)
-    grown.fleet_ = grow(fleet, latents, labels, len(names))
-    grown.classes_ = np.arange(grown.fleet_.architecture.n_components)
-    return grown
+    x = torch.as_tensor(latents).to(fleet.mixture.loc)
+    return grow(fleet, x, torch.as_tensor(rows, device=x.device).expand(len(fleet), -1), new)
 
 
 @torch.no_grad()

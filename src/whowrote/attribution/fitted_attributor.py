@@ -1,27 +1,30 @@
-r"""What a model says of texts, before it is weighed.
+r"""Everything an attributor has learnt, and what it says of texts.
 
-For every text and author: the summed evidence of the passages, the log density of the latent, and
-the figures by which it is judged whether the text is like the author's others,
+.. math:: \text{texts} \to V \to \log p(k \mid o_i) \to \text{evidence} \to \text{Attribution}
+
+Who, how sure, how usual that is for them, or none of these. For every text and author there are the
+summed evidence of the passages, the log density of the latent, and the figures by which it is
+decided whether the text is like the author's others,
 
 .. math:: s_{kv}(x), \qquad \frac1m \sum_i \ln p(k \mid o_i), \qquad
     \frac1m \sum_i c_k(o_i)
 
 the last one for sparse features, in the last view, and NaN for authors enrolled later, who have no
-contrast of their own.
+contrast of their own. Nothing here learns, and nothing here loads scikit-learn, which takes longer
+than an answer.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from numbers import Real
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote import __version__, checks
+from whowrote import __version__
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.answers import (
     Attribution,
@@ -33,15 +36,21 @@ from whowrote.attribution.answers import (
     words_of,
 )
 from whowrote.attribution.calibration import Calibration, per_text
+from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
-from whowrote.attribution.rows import Read, Reader
+from whowrote.attribution.rows import Read, Reader, mean_per_text
 from whowrote.attribution.verification import Verdict, Verifier
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.estimators.fitted_classifier import Answers
+from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
 from whowrote.features.vocabulary import split
 from whowrote.progress import tell
+
+CLOSE = 1.5
+"""A candidate less than so many times as probable as the next is not a decision."""
+AT_ONCE = 512
+"""Texts that are attributed together."""
 
 
 @dataclass(frozen=True)
@@ -58,106 +67,124 @@ class Evidence:
     """(texts, authors, J): how like the author's others the text is, larger is more."""
 
 
-def mean_per_text(values: FloatArray, read: Read) -> FloatArray:
-    """Means over the passages of each text."""
-    return np.asarray(per_text(values, read.passages.document) / read.passages.counts[:, None])
-
-
 def figures(
-    read: Read, log_proba: FloatArray, profiles: Profiles, n_contrasts: int | None
+    read: Read, log_proba: FloatArray, profiles: Profiles, contrasts: Contrasts | None
 ) -> FloatArray:
-    """(texts, authors, J); ``n_contrasts`` is how many authors have contrasts, None for none."""
-    means = mean_per_text(log_proba, read)
+    """How like each author's others texts are, (texts, authors, J)."""
+    means = mean_per_text(log_proba, read.passages)
     parts = [profiles.nearness(text_rows(read)), means[..., None]]
-    if n_contrasts is not None:
+    if contrasts is not None:
         own = np.full_like(means, np.nan)
-        own[:, :n_contrasts] = mean_per_text(read.V[:, -n_contrasts:], read)
+        own[:, : contrasts.n_authors] = mean_per_text(
+            read.V[:, -contrasts.n_authors :], read.passages
+        )
         parts.append(own[..., None])
     return np.concatenate(parts, axis=-1)
 
 
-# DOC """What a model that has learnt says of texts: who, how sure, how usual that is, or none of these.
-# DOC
-# DOC Nothing here learns, and nothing here loads scikit-learn, which takes longer than an answer.
-# DOC """
-
-CLOSE = 1.5
-"""A candidate less than so many times as probable as the next is not a decision."""
+def prior_of(prior: str, log_share: FloatArray) -> FloatArray:
+    """ln of how probable each author is before anything is read: as all others, or by passages."""
+    if prior == "training":
+        return log_share
+    return np.full(len(log_share), -np.log(len(log_share)))
 
 
-class Answering:
-    """The answering half of an attributor; the other half learns what is named here."""
+@dataclass(frozen=True)
+class TrainingTexts:
+    """The texts that were learnt from: their hashes, where they lie, and whose they are."""
 
+    sha256: tuple[str, ...]
+    latents: NDArray[np.float16]
+    codes: NDArray[np.int32]
+
+    def joined(self, other: TrainingTexts) -> TrainingTexts:
+        """These and others."""
+        return TrainingTexts(
+            (*self.sha256, *other.sha256),
+            np.concatenate([self.latents, other.latents]),
+            np.concatenate([self.codes, other.codes]),
+        )
+
+
+@dataclass(frozen=True)
+class FittedAttributor:
+    """What was learnt from texts by known people; it answers for others.
+
+    ``none_below`` and ``prior`` may differ from those it was learnt with (use
+    :func:`dataclasses.replace`); every answer names them.
+    """
+
+    authors: tuple[Enrolled, ...]
+    """In the order of their names, those enrolled later behind."""
+    reader: Reader
+    model: FittedClassifier
+    log_share: FloatArray
+    """ln of each author's share of the passages."""
+    profiles: Profiles
+    calibration: Calibration
+    verifier: Verifier | None
+    training: TrainingTexts
     none_below: float
     prior: str
-    authors_: tuple[Enrolled, ...]
-    reader_: Reader
-    model_: Answers
-    log_share_: FloatArray
-    profiles_: Profiles
-    calibration_: Calibration
-    verifier_: Verifier | None
-    training_sha256_: tuple[str, ...]
-    training_latents_: NDArray[np.float16]
-    training_codes_: NDArray[np.int32]
-    id_: str
+    random_state: int = 0
+    id: str = ""
+    """The hash of everything learnt."""
+
+    @property
+    def names(self) -> NDArray[np.str_]:
+        """The names of the authors."""
+        return np.array([author.name for author in self.authors])
+
+    # -- evidence --------------------------------------------------------------------------------
 
     def evidence(self, texts: Corpus | Sequence[str]) -> Evidence:
         """What every passage says, put together by text but not yet weighed."""
-        checks.fitted(self, "model_")
         texts = as_corpus(texts, None).texts
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReliabilityWarning)  # every Attribution says it itself
-            read = self.reader_.read(texts)
-        # The mean over members of what each says, as each was judged on the rows it held out.
-        log_proba = self.model_.member_log_proba(read.V).mean(axis=0)
+        with _without_warnings():
+            read = self.reader.read(texts)
+        scored = self.model.score(read.V)
+        # The mean over members of what each says, as each was validated on the rows it held out.
+        log_proba = scored.log_proba.mean(axis=0)
         return Evidence(
             counts=read.passages.counts,
             words=words_of(texts),
-            log_likelihood=per_text(log_proba - self.log_share_, read.passages.document),
-            log_density=mean_per_text(self.model_.log_densities(read.V), read),
-            figures=self._figures(read, log_proba),
+            log_likelihood=per_text(log_proba - self.log_share, read.passages.document),
+            log_density=mean_per_text(log_mean_exp(scored.log_density), read.passages),
+            figures=figures(read, log_proba, self.profiles, self.reader.contrasts),
         )
 
-    def predict_log_proba(self, texts: Sequence[str]) -> FloatArray:
+    def log_proba(self, found: Evidence) -> FloatArray:
         """Log-probabilities of whole texts, a column per author."""
-        return self._log_proba(self.evidence(texts))
+        pooling = self.calibration.pooling
+        log_prior = prior_of(self.prior, self.log_share)
+        return pooling.log_proba(found.log_likelihood, found.counts, log_prior)
 
-    def predict_proba(self, texts: Sequence[str]) -> FloatArray:
-        """Probabilities of whole texts, a column per author."""
-        return np.asarray(np.exp(self.predict_log_proba(texts)))
+    # -- answers ---------------------------------------------------------------------------------
 
-    def predict(self, texts: Sequence[str]) -> NDArray[Any]:
+    def predict_log_proba(self, texts: Corpus | Sequence[str]) -> FloatArray:
+        """Log-probabilities of whole texts, a column per author."""
+        return self.log_proba(self.evidence(texts))
+
+    def predict(self, texts: Corpus | Sequence[str]) -> NDArray[np.str_]:
         """The most probable author of each text; never "none of these"."""
-        best = self.predict_log_proba(texts).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The names of the authors: sorted, those enrolled later behind."""
-        return np.array([author.name for author in self.authors_])
-
-    def _log_proba(self, found: Evidence) -> FloatArray:
-        pooling = self.calibration_.pooling
-        return pooling.log_proba(found.log_likelihood, found.counts, self._log_prior())
+        return np.asarray(self.names[self.predict_log_proba(texts).argmax(axis=1)])
 
     def attribute(self, texts: Corpus | Sequence[str]) -> list[Attribution]:
-        """One record per text: who, how sure, how usual that is for him, or none of these."""
-        checks.fitted(self, "model_")
+        """One record per text: who, how sure, how usual that is for them, or none of these."""
         corpus = as_corpus(texts, None)
         answers: list[Attribution] = []
-        for low in range(0, len(corpus), 512):
-            part = corpus.subset(range(low, min(low + 512, len(corpus))))
+        for low in range(0, len(corpus), AT_ONCE):
+            part = corpus.subset(range(low, min(low + AT_ONCE, len(corpus))))
             answers += self._attribute(part)
             tell("attributing", len(answers), len(corpus))
         return answers
 
     def _attribute(self, corpus: Corpus) -> list[Attribution]:
         found = self.evidence(corpus)
-        log_proba = self._log_proba(found)
-        p_values = self.calibration_.norms.p_values(found.figures, found.words)
-        identity, pooling = self.identity(), self.calibration_.pooling
-        answers, known = [], set(self.training_sha256_)
+        log_proba = self.log_proba(found)
+        p_values = self.calibration.norms.p_values(found.figures, found.words)
+        identity, pooling = self.identity(), self.calibration.pooling
+        answers, known = [], set(self.training.sha256)
         for row, document in enumerate(corpus):
             ranking = self._ranking(log_proba[row], found.log_density[row], p_values[row])
             tokens, best = len(split(document.text)), ranking[0]
@@ -173,7 +200,7 @@ class Answering:
                     combination=Combination(
                         int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
                     ),
-                    warnings=tuple(self._warnings(document.sha256, tokens, known, ranking)),
+                    warnings=tuple(_remarks(document.sha256, tokens, known, ranking)),
                     model=identity,
                 )
             )
@@ -183,7 +210,7 @@ class Answering:
         self, log_proba: FloatArray, log_density: FloatArray, p_values: FloatArray
     ) -> tuple[Candidate, ...]:
         columns = zip(
-            [author.name for author in self.authors_],
+            [author.name for author in self.authors],
             np.exp(log_proba).tolist(),
             log_density.tolist(),
             p_values.tolist(),
@@ -197,57 +224,49 @@ class Answering:
             )
         )
 
-    @staticmethod
-    def _warnings(
-        sha256: str, tokens: int, known: set[str], ranking: Sequence[Candidate]
-    ) -> list[str]:
-        said = [_few(tokens)] if tokens < FEW_TOKENS else []
-        if sha256 in known:
-            said.append("this very text is among the training texts: the answer proves nothing")
-        if ranking[0].probability < CLOSE * ranking[1].probability:
-            said.append(f"undecided between {ranking[0].author} and {ranking[1].author}")
-        return said
-
     def identity(self) -> ModelIdentity:
         """Which model this is."""
-        checks.fitted(self, "model_")
         return ModelIdentity(
-            id=self.id_,
+            id=self.id,
             version=__version__,
-            features=self._features_name(),
-            component=self.model_.fleet_.members[0].component,
-            authors=len(self.authors_),
+            features=self.reader.features.kind,
+            component=self.model.component,
+            authors=len(self.authors),
         )
-
-    def _features_name(self) -> str:
-        raise NotImplementedError
 
     def verify(self, first: str, second: str) -> Verdict:
         """Whether one author, enrolled or not, wrote both texts."""
-        checks.fitted(self, "model_")
-        if self.verifier_ is None:
+        if self.verifier is None:
             raise InputError(
                 "the model was trained on too few pairs of texts by one author to judge others; "
                 "train it with at least two texts each of several authors"
             )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ReliabilityWarning)
-            read = self.reader_.read([first, second])
-        verdict = self.verifier_.verdict(read, self.reader_.features)
+        with _without_warnings():
+            read = self.reader.read([first, second])
+        verdict = self.verifier.verdict(read, self.reader.features.blocks())
         said = [_few(len(split(text))) for text in (first, second)]
         if first == second:
             said.append("both texts are the same: their likeness proves nothing")
         return replace(verdict, warnings=tuple(sentence for sentence in said if sentence))
 
-    def _figures(self, read: Read, log_proba: FloatArray) -> FloatArray:
-        contrasts = self.reader_.contrasts
-        n_contrasts = None if contrasts is None else contrasts.n_authors
-        return figures(read, log_proba, self.profiles_, n_contrasts)
 
-    def _log_prior(self) -> FloatArray:
-        if self.prior == "training":
-            return self.log_share_
-        return np.full(len(self.log_share_), -np.log(len(self.log_share_)))
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Every answer says itself where a text is too short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReliabilityWarning)
+        yield
+
+
+def _remarks(
+    sha256: str, tokens: int, known: set[str], ranking: Sequence[Candidate]
+) -> Iterator[str]:
+    if tokens < FEW_TOKENS:
+        yield _few(tokens)
+    if sha256 in known:
+        yield "this very text is among the training texts: the answer proves nothing"
+    if ranking[0].probability < CLOSE * ranking[1].probability:
+        yield f"undecided between {ranking[0].author} and {ranking[1].author}"
 
 
 def _few(tokens: int) -> str:
@@ -255,12 +274,3 @@ def _few(tokens: int) -> str:
     if tokens >= FEW_TOKENS:
         return ""
     return f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
-
-
-def check_limit(none_below: Any) -> None:
-    """Whether a limit of typicality makes sense; if not, a sentence on why."""
-    if not (isinstance(none_below, Real) and 0 <= float(none_below) < 1):
-        raise InputError(
-            f"none_below is {none_below!r}; it must be at least 0 and below 1: give 0.02, "
-            "or 0 to always name somebody"
-        )

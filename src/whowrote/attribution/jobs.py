@@ -1,24 +1,22 @@
-"""One job: a corpus in, a model folder out, and an account of what it took."""
+"""What the commands do, each one typed function: train, open, read, verify, enrol, inspect."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
-from whowrote.attribution.answers import Enrolled
-from whowrote.attribution.attributor import Attributor
+from whowrote.attribution import storage
+from whowrote.attribution.answers import Enrolled, check_limit
 from whowrote.attribution.calibration import HeldOut
-from whowrote.attribution.fitted_attributor import check_limit
-from whowrote.attribution.storage import Opened, check_place, read_manifest
+from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.verification import Verdict
 from whowrote.corpus.texts import Corpus, Document, load
 from whowrote.errors import InputError
+from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid
+from whowrote.features.interface import FittedFeatures
 from whowrote.progress import tell, timed
-
-if TYPE_CHECKING:
-    from whowrote.attribution.attributor import Attributor
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,9 @@ def train_model(
     overwrite: bool = False,
 ) -> Trained:
     """Fit an attributor to a corpus and save it."""
-    check_place(out, overwrite)  # before the work, not after it
+    from whowrote.attribution.attributor import Attributor  # late: only learning needs scikit-learn
+
+    storage.check_place(out, overwrite)  # before the work, not after it
     with timed() as watch:
         attributor = Attributor(features, random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
@@ -62,27 +62,22 @@ def train_model(
         texts=sum(author.texts for author in attributor.authors_),
         passages=sum(author.passages for author in attributor.authors_),
         words=sum(author.words for author in attributor.authors_),
-        held_out=attributor.calibration_.held_out,
+        held_out=attributor.fitted_.calibration.held_out,
         seconds=watch.seconds,
         megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
     )
 
 
-# DOC """What the commands do, each one typed function: open, read, verify, enrol, inspect.
-# DOC
-# DOC Commands that only answer load what answers; an attributor is loaded where it is needed whole.
-# DOC """
-
 STDIN = "-"
 
 
-def open_model(path: Path, none_below: float | None = None) -> Opened:
+def open_model(path: Path, none_below: float | None = None) -> FittedAttributor:
     """Open a model to answer; ``none_below`` where another limit than its own is wanted."""
-    opened = Opened(path)
-    if none_below is not None:
-        check_limit(none_below)
-        opened.none_below = none_below
-    return opened
+    fitted = storage.load(path)
+    if none_below is None:
+        return fitted
+    check_limit(none_below)
+    return replace(fitted, none_below=none_below)
 
 
 def questioned(paths: Sequence[str], stdin: TextIO, **reading: Any) -> Corpus:
@@ -132,7 +127,7 @@ def verify_texts(model: Path, first: str, second: str, stdin: TextIO) -> Verifie
             "one text file each"
         )
     verdict = opened.verify(*corpus.texts)
-    curve = opened.verifier_
+    curve = opened.verifier
     assert curve is not None  # for the type checker: verify has raised otherwise
     return Verified(corpus.ids[0], corpus.ids[1], verdict, curve.pairs, curve.auc)
 
@@ -156,17 +151,15 @@ def enroll_model(
     model: Path, corpus: Corpus, out: Path, *, overwrite: bool = False
 ) -> EnrolledMore:
     """Add the authors of a corpus to a model and save it under another name."""
-    from whowrote.attribution.attributor import Attributor
-    from whowrote.attribution.storage import check_place
+    from whowrote.attribution.enrolment import enroll  # late: an answer needs none
 
-    check_place(out, overwrite)
-    attributor = Attributor.load(model)
-    known, new = len(attributor.authors_), corpus.labelled()
-    grown = attributor.enroll(new)
-    grown.save(out, overwrite=overwrite)
+    storage.check_place(out, overwrite)
+    fitted, new = storage.load(model), corpus.labelled()
+    grown = enroll(fitted, new)
+    storage.save(grown, out, overwrite=overwrite)
     pairs = zip(grown.predict(new.texts), new.authors, strict=True)
-    right = sum(named == true for named, true in pairs)
-    return EnrolledMore(str(out), grown.id_, grown.authors_[known:], int(right), len(new))
+    right, known = sum(named == true for named, true in pairs), len(fitted.authors)
+    return EnrolledMore(str(out), grown.id, grown.authors[known:], int(right), len(new))
 
 
 @dataclass(frozen=True)
@@ -196,38 +189,34 @@ class Inspected:
 
 def inspect_model(path: Path) -> Inspected:
     """Everything a model tells about itself, without a text."""
-    from whowrote.attribution.attributor import Attributor
-
-    manifest, attributor = read_manifest(path), Attributor.load(path)
+    manifest, fitted = storage.read_manifest(path), storage.load(path)
     sizes = {name: int(about["bytes"]) for name, about in manifest["files"].items()}
-    sizes["manifest.json"] = (path / "manifest.json").stat().st_size
-    fleet = attributor.model_.fleet_
+    sizes[storage.MANIFEST] = (path / storage.MANIFEST).stat().st_size
+    fleet = fitted.model.fleet
     return Inspected(
         path=str(path),
         id=manifest["id"],
         version=manifest["version"],
         features=manifest["features"],
         settings=manifest["settings"],
-        authors=attributor.authors_,
-        degrees_of_freedom=tuple(attributor.model_.degrees_of_freedom_.tolist()),
-        held_out=attributor.calibration_.held_out,
-        calibration=asdict(attributor.calibration_.pooling),
+        authors=fitted.authors,
+        degrees_of_freedom=tuple(fitted.model.degrees_of_freedom.tolist()),
+        held_out=fitted.calibration.held_out,
+        calibration=asdict(fitted.calibration.pooling),
         verification=manifest["verifier"],
         latent_dim=fleet.architecture.latent_dim,
         members=len(fleet),
-        component=attributor.model_.component,
+        component=fitted.model.component,
         bytes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
-        card=_card(attributor),
+        card=_card(fitted.reader.features),
     )
 
 
-def _card(attributor: Attributor) -> dict[str, Any]:
+def _card(features: FittedFeatures) -> dict[str, Any]:
     """Where the weights of the extractor come from, if the features have one."""
-    from whowrote.features import AdHominem
-
-    features = getattr(attributor.reader_.features, "dense_", attributor.reader_.features)
-    if not isinstance(features, AdHominem):
+    dense = features.dense if isinstance(features, FittedHybrid) else features
+    if not isinstance(dense, FittedAdHominem):
         return {}
-    card = features.card()
+    card = dense.card()
     wanted = ("date", "authors", "texts", "corpora", "steps")
     return {name: card[name] for name in wanted if name in card}

@@ -5,7 +5,7 @@ r"""Where the authors stand: the plane in which they differ most, and how far ap
 
 The columns of :math:`P` are the first two principal components of the K means. If :math:`x` is
 Student-t, so is :math:`P^\top x`, with this location, this scale matrix and the same degrees of
-freedom: what the map shows of an author is his own marginal, not a picture of it. The distance is
+freedom: what the map shows of an author is their own marginal, not a picture of it. The distance is
 Mahalanobis', measured with the mean of the two scale matrices, which makes it symmetric:
 
 .. math:: d_{kl}^2 = (\mu_k - \mu_l)^\top
@@ -67,7 +67,7 @@ def latent_map_of(
 ) -> LatentMap:
     """Project latents (n, D), means (K, D) and scale matrices (K, D, D) to the plane of the means.
 
-    ``codes`` has the number of each text's author among ``names``, -1 where he is unknown.
+    ``codes`` has the number of each text's author among ``names``, -1 where they are unknown.
     """
     centres = _checked_means(means)
     spreads = _checked_scales(scales, centres)

@@ -5,7 +5,7 @@ r"""How near a text is to the mean of an author's texts, block by block of the f
     {n_k (n_k - 1)}
 
 A contrast says how a text parts from *other* enrolled authors; nearness says how like it is to
-*this* one, also when nobody like him is enrolled. It is a cosine but for the length of the mean,
+*this* one, also when nobody like them is enrolled. It is a cosine but for the length of the mean,
 which is estimated without the noise of the single texts: so it does not grow with their number, and
 a training text against the mean of the author's other texts compares with a new one against all.
 """
@@ -22,13 +22,6 @@ from scipy import sparse
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.rows import Read
-
-
-def blocks(features: Any) -> dict[str, slice]:
-    """The parts of a row that are compared on their own; by default all columns at once."""
-    whole = {"features": slice(0, None)}
-    own: dict[str, slice] = features.blocks() if hasattr(features, "blocks") else whole
-    return own
 
 
 def text_rows(read: Read) -> sparse.csr_matrix:
@@ -86,17 +79,17 @@ class Profiles:
         return np.stack(found, axis=-1).astype(np.float64)
 
     def own_nearness(
-        self, rows: sparse.csr_matrix, codes: IntArray, blind: sparse.csr_matrix | None = None
+        self, rows: sparse.csr_matrix, codes: IntArray, as_new: sparse.csr_matrix | None = None
     ) -> FloatArray:
         """(texts, blocks): training texts against the mean of their authors' other texts.
 
-        ``blind`` has the rows as if they were new, where that makes a difference. An author with
+        ``as_new`` has the rows as if they were new, where that makes a difference. An author with
         one text is compared with that text itself: there is no other.
         """
         found, counts = [], np.bincount(codes)[codes].astype(np.float64)
         for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
             part = unit_rows(sparse.csr_matrix(rows[:, columns]))
-            new = part if blind is None else unit_rows(sparse.csr_matrix(blind[:, columns]))
+            new = part if as_new is None else unit_rows(sparse.csr_matrix(as_new[:, columns]))
             every = np.asarray(new.astype(np.float32) @ mean.T, dtype=np.float64)
             dots = every[np.arange(len(codes)), codes]
             others = (counts * dots - row_products(new, part)) / np.maximum(counts - 1, 1)

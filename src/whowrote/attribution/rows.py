@@ -1,6 +1,10 @@
-"""Long texts in passages: pieces of nearly equal length, cut between words, nothing lost.
+r"""From texts to rows of numbers: passages, features, contrasts.
 
-A passage keeps the white space and the marks of its text: they are style.
+.. math:: \text{text} \to (\text{passage}_1, \dots, \text{passage}_m) \to X \to V
+
+A long text is cut into passages, pieces of nearly equal length, between words; nothing is lost, and
+a passage keeps the white space and the marks of its text: they are style. Sparse features become
+contrasts, a few columns an author; dense ones are passed on as they are.
 """
 
 from __future__ import annotations
@@ -16,8 +20,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import FloatArray, IntArray
+from whowrote.attribution.calibration import per_text
 from whowrote.attribution.contrasts import Contrasts
-from whowrote.features.interface import ReadsTexts, TextFeatures, views
+from whowrote.features.interface import FittedFeatures
 
 WORDS = 300
 """Words of a passage: long enough to show a style, short enough that a text has several."""
@@ -65,14 +70,6 @@ def cut_all(texts: Sequence[str], words: int = WORDS) -> Passages:
     return Passages(tuple(piece for own in pieces for piece in own), document)
 
 
-# DOC r"""From texts to rows of numbers: passages, features, contrasts.
-# DOC
-# DOC .. math:: \text{text} \to (\text{passage}_1, \dots, \text{passage}_m) \to X \to V
-# DOC
-# DOC Sparse features become contrasts, a few columns an author; dense ones are passed on as they are.
-# DOC """
-
-
 @dataclass(frozen=True)
 class Read:
     """Texts as the model sees them: a row per passage, before (X) and after (V) the contrasts."""
@@ -82,24 +79,26 @@ class Read:
     V: FloatArray
 
 
+def mean_per_text(values: FloatArray, passages: Passages) -> FloatArray:
+    """Means over the passages of each text."""
+    return np.asarray(per_text(values, passages.document) / passages.counts[:, None])
+
+
 @dataclass(frozen=True)
 class Reader:
     """Fitted features and contrasts."""
 
-    features: ReadsTexts
+    features: FittedFeatures
     contrasts: Contrasts | None
     words: int
 
     def read(self, texts: Sequence[str]) -> Read:
         """Rows of texts that were not learnt from."""
         passages = cut_all(texts, self.words)
-        X = self.features.transform(passages.texts)
-        return Read(passages, X, self._rows(X))
-
-    def _rows(self, X: Any) -> FloatArray:
+        X: Any = self.features.transform(passages.texts)
         if self.contrasts is not None:
-            return self.contrasts.transform(X)
-        return np.asarray(X, dtype=np.float64)
+            return Read(passages, X, self.contrasts.transform(X))
+        return Read(passages, X, np.asarray(X, dtype=np.float64))
 
 
 @dataclass(frozen=True)
@@ -108,27 +107,20 @@ class Learnt:
 
     reader: Reader
     read: Read
-    blind: Read
+    as_new: Read
 
 
 def learn_to_read(
-    features: TextFeatures, passages: Passages, codes: IntArray, folds: IntArray, words: int
+    features: Any, passages: Passages, codes: IntArray, folds: IntArray, words: int
 ) -> Learnt:
     """Fit features and, for sparse ones, contrasts; ``codes`` and ``folds`` are by passage."""
-    fit_transform = getattr(features, "fit_transform", None)
-    texts = passages.texts
-    X: Any = fit_transform(texts) if fit_transform else features.fit(texts).transform(texts)
+    X: Any = features.fit_transform(passages.texts)
+    fitted: FittedFeatures = features.fitted()
     if not sparse.issparse(X):
         read = Read(passages, X, np.asarray(X, float))
-        return Learnt(Reader(features, None, words), read, read)
-    X = sparse_rows(X)
-    blind = features.as_new(X, passages.document) if hasattr(features, "as_new") else X
-    contrasts = Contrasts(views(features))
-    V = contrasts.fit_transform(X, codes, folds, blind)
-    reader = Reader(features, contrasts, words)
-    return Learnt(reader, Read(passages, X, V), Read(passages, blind, V))
-
-
-def sparse_rows(X: Any) -> sparse.csr_matrix:
-    """Any sparse matrix in the one format that is computed with."""
-    return sparse.csr_matrix(X)
+        return Learnt(Reader(fitted, None, words), read, read)
+    as_new = features.as_new(X, passages.document)
+    contrasts = Contrasts(fitted.views())
+    V = contrasts.fit_transform(X, codes, folds, as_new)
+    reader = Reader(fitted, contrasts, words)
+    return Learnt(reader, Read(passages, X, V), Read(passages, as_new, V))

@@ -10,9 +10,9 @@ as by two, so it holds for texts like those: their length, their genre, their to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.profiles import blocks, text_rows, unit_rows
+from whowrote.attribution.profiles import text_rows, unit_rows
 from whowrote.attribution.rows import Read
-from whowrote.features.interface import ReadsTexts
 from whowrote.metrics import auc, balanced_pairs
 
 PAIRS = 10_000
@@ -75,10 +74,10 @@ class Verifier:
     pairs: int
     auc: float
 
-    def verdict(self, read: Read, features: ReadsTexts) -> Verdict:
-        """Judge the first two texts that were read."""
+    def verdict(self, read: Read, blocks: Mapping[str, slice]) -> Verdict:
+        """Compare the first two texts that were read, block by block of their features."""
         rows = text_rows(read)
-        similar = [cosines(rows[:, own], PAIR)[0] for own in blocks(features).values()]
+        similar = [cosines(rows[:, own], PAIR)[0] for own in blocks.values()]
         length = np.log(text_words(read)).sum()
         log_lr = self.bias + np.dot(self.weights, similar) + self.length_weight * length
         most = self.most()
@@ -86,7 +85,7 @@ class Verifier:
         return Verdict(
             bounded / np.log(10).item(),
             float(expit(bounded)),
-            dict(zip(blocks(features), map(float, similar), strict=True)),
+            dict(zip(blocks, map(float, similar), strict=True)),
             limited=bool(abs(log_lr) > most),
         )
 
@@ -101,6 +100,11 @@ class Verifier:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return {**asdict(self), "weights": list(self.weights)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """The opposite of :meth:`to_dict`."""
+        return cls(**{**plain, "weights": tuple(plain["weights"])})
 
 
 def text_words(read: Read) -> IntArray:
@@ -133,11 +137,10 @@ def _examples(
     return _Examples(np.column_stack([*similar, np.log(words)[both].sum(axis=1)]), pairs.same)
 
 
-def fit_verifier(read: Read, features: ReadsTexts, codes: IntArray) -> Verifier | None:
+def fit_verifier(read: Read, columns: Sequence[slice], codes: IntArray) -> Verifier | None:
     """Learn the curve from pairs of training texts; None where there are too few."""
     from sklearn.linear_model import LogisticRegression  # late: answers need none
 
-    columns = list(blocks(features).values())
     whole = _examples(text_rows(read), text_words(read), codes, columns)
     if len(whole.same) < LEAST_PAIRS:
         return None

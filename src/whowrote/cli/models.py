@@ -367,11 +367,11 @@ def _lines(found: Inspected) -> list[str]:
 def _draw(model: Path, folder: Path) -> list[Path]:
     """Every plot as PNG and SVG."""
     from whowrote import plots as pictures
-    from whowrote.attribution import Attributor
+    from whowrote.attribution.jobs import open_model
     from whowrote.plots.latent import author_pictures
 
     return [
         pictures.save(figure, folder / f"{name}.{kind}")
-        for name, figure in author_pictures(Attributor.load(model)).items()
+        for name, figure in author_pictures(open_model(model)).items()
         for kind in ("png", "svg")
     ]

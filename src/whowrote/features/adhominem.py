@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from whowrote.errors import InputError
-from whowrote.features.fitted_features import read_styles
+from whowrote.features.fitted_features import FittedAdHominem, read_styles
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
-from whowrote.features.reading import SECTION, Reader, open_reader
+from whowrote.features.reading import SECTION
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "adhominem.safetensors"
 
@@ -102,10 +102,16 @@ class AdHominem(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One vector per text; warns once if there are texts of fewer than 20 tokens."""
-        texts, reader = checked_texts(X), self._reader()
-        styles = read_styles(reader, texts, self.section)
-        _warn_of_short(styles.tokens, reader.extractor.card)
+        fitted = self.fitted()
+        styles = read_styles(fitted.reader, checked_texts(X), self.section)
+        _warn_of_short(styles.tokens, fitted.reader.extractor.card)
         return styles.vectors
+
+    def fitted(self) -> FittedAdHominem:
+        """The network behind it, which reads texts."""
+        if self.section < 1:
+            raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
+        return FittedAdHominem(Path(self.weights or PRETRAINED), self.section, self.device)
 
     def attention(self, text: str) -> Attention:
         """Where the network looks in one text, with places in its characters.
@@ -118,7 +124,7 @@ class AdHominem(TransformerMixin, BaseEstimator):
                 f"text is of type {type(text).__name__}; it must be one str: give a text, and call "
                 "attention once for each"
             )
-        found = self._reader().weights(checked_texts([text])[0], self.section)
+        found = self.fitted().reader.weights(checked_texts([text])[0], self.section)
         windows = zip(found.starts, found.lengths, found.windows, found.words, strict=True)
         return Attention(
             tuple(
@@ -135,17 +141,12 @@ class AdHominem(TransformerMixin, BaseEstimator):
 
     def card(self) -> dict[str, Any]:
         """Where the weights come from: data, date, sizes, results."""
-        return dict(self._reader().extractor.card)
+        return self.fitted().card()
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``lev0`` to ``lev199``."""
-        size = self._reader().network.architecture.lev_dim
+        size = self.fitted().reader.network.architecture.lev_dim
         return np.array([f"lev{column}" for column in range(size)], dtype=object)
-
-    def _reader(self) -> Reader:
-        if self.section < 1:
-            raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
-        return open_reader(Path(self.weights or PRETRAINED), self.device)
 
     def __sklearn_is_fitted__(self) -> bool:
         return True

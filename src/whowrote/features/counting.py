@@ -1,6 +1,12 @@
-r"""N-grams as numbers: :math:`h_n(c_1 \dots c_n) = \mathrm{mix}(h_{n-1} p + c_n)` modulo 2**64.
+r"""Which n-grams texts have, how rare each is, and rows of them.
 
-All n-grams of a text are hashed at once, by arithmetic on arrays. ``mix`` is the finaliser of
+.. math:: h_n(c_1 \dots c_n) = \mathrm{mix}(h_{n-1} p + c_n) \bmod 2^{64}, \qquad
+    \text{tf-idf}_{ij} \propto (1 + \log n_{ij})
+    \left(1 + \log \tfrac{1 + N}{1 + \text{df}_j}\right)
+
+An n-gram is known by a 64-bit hash, so what has been learnt holds no text, and all n-grams of a
+text are hashed and counted at once, by arithmetic on arrays: the rows are those of scikit-learn's
+vectoriser in another order of columns, several times faster. ``mix`` is the finaliser of
 splitmix64, a bijection that spreads every bit; ten million distinct n-grams meet by chance with a
 probability of about one in four hundred thousand.
 """
@@ -10,15 +16,17 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import FloatArray
-from whowrote.features.interface import checked_texts
+from whowrote.arrays import Arrays, FloatArray, IntArray
+from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.progress import tell
 
 Keys = NDArray[np.uint64]
@@ -108,16 +116,6 @@ def spelled_words(text: str) -> list[str]:
     return [" ".join(words[i : i + n]) for n in WORDS for i in range(len(words) - n + 1)]
 
 
-# DOC r"""Which n-grams texts have, how rare each is, and rows of them.
-# DOC
-# DOC .. math:: \text{tf-idf}_{ij} \propto (1 + \log n_{ij})
-# DOC     \left(1 + \log \tfrac{1 + N}{1 + \text{df}_j}\right)
-# DOC
-# DOC An n-gram is known by a 64-bit hash (:mod:`whowrote.features.counting`), so what has been learnt
-# DOC holds no text, and whole arrays of n-grams are counted at once: the rows are those of scikit-learn's
-# DOC vectoriser in another order of columns, several times faster.
-# DOC """
-
 TEXTS_PER_SURVEY = 2000
 
 Kind = Callable[[str], Keys]
@@ -143,10 +141,54 @@ class Survey:
         return Survey(keys, *totals)
 
 
-def counted(texts: Sequence[str], kind: Kind) -> Iterator[tuple[Keys, NDArray[np.int64]]]:
+Counts = tuple[Keys, IntArray]
+REMEMBERED = 8_000_000
+"""So many distinct n-grams of texts are remembered at most, 16 bytes each."""
+
+
+class _Memory(dict[tuple[Kind, str], Counts]):
+    """The counts of texts, as long as there is room."""
+
+    room = REMEMBERED
+
+    def of(self, text: str, kind: Kind) -> Counts:
+        found = self.get((kind, text))
+        if found is None:
+            found = _count(text, kind)
+            self.room -= len(found[0])
+            if self.room >= 0:
+                self[kind, text] = found
+        return found
+
+
+_memory: ContextVar[_Memory | None] = ContextVar("counts of n-grams", default=None)
+
+
+@contextmanager
+def counted_once() -> Iterator[None]:
+    """Inside, the n-grams of a text are counted once, whoever asks for them.
+
+    >>> with counted_once():
+    ...     (first,), (second,) = (list(counted(["a cat"], word_grams)) for _ in range(2))
+    >>> first[0] is second[0]
+    True
+    """
+    token = _memory.set(_memory.get() or _Memory())
+    try:
+        yield
+    finally:
+        _memory.reset(token)
+
+
+def _count(text: str, kind: Kind) -> Counts:
+    return np.unique(kind(text), return_counts=True)
+
+
+def counted(texts: Sequence[str], kind: Kind) -> Iterator[Counts]:
     """The distinct n-grams of each text and how often it has each."""
+    memory = _memory.get()
     for text in texts:
-        yield np.unique(kind(text), return_counts=True)
+        yield _count(text, kind) if memory is None else memory.of(text, kind)
 
 
 def survey(texts: Sequence[str], kind: Kind) -> Survey:
@@ -209,23 +251,31 @@ class Block:
 
 
 @dataclass(frozen=True)
-class FittedNGrams:
+class FittedNGrams(FittedFeatures):
     """The n-grams of all kinds that have a column: what is needed to read texts."""
 
-    blocks_: tuple[Block, ...]
+    kind = "ngrams"
+    grams: tuple[Block, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """What they were learnt with."""
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text, the blocks side by side."""
         texts = checked_texts(X)
-        return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.blocks_]))
+        return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.grams]))
 
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
-        keys = {f"{block.kind}.keys": block.keys.view(np.int64) for block in self.blocks_}
-        return keys | {f"{block.kind}.idf": block.idf for block in self.blocks_}
+        keys = {f"{block.kind}.keys": block.keys.view(np.int64) for block in self.grams}
+        return keys | {f"{block.kind}.idf": block.idf for block in self.grams}
+
+    def stored(self) -> Stored:
+        """Hashes and their rarity, no n-gram."""
+        return Stored({"kind": self.kind, **self.settings}, self.state())
 
     @classmethod
-    def restore(cls, state: Mapping[str, NDArray[Any]]) -> Self:
+    def restore(cls, state: Arrays, settings: Mapping[str, Any] | None = None) -> Self:
         """The opposite of :meth:`state`."""
         found = {kind: (state[f"{kind}.keys"], state[f"{kind}.idf"]) for kind in KINDS}
-        return cls(tuple(Block(kind, k.view(np.uint64), idf) for kind, (k, idf) in found.items()))
+        grams = (Block(kind, k.view(np.uint64), idf) for kind, (k, idf) in found.items())
+        return cls(tuple(grams), settings or {})

@@ -1,13 +1,17 @@
 """Feature sets that have learnt, ready to answer: ``texts -> X``, without scikit-learn.
 
-Loading scikit-learn takes longer than an answer. The transformers of the same names learn, have
-settings and names of columns, and read new texts as it is done here.
+Loading scikit-learn takes longer than an answer. The transformers of the same names learn, and
+make these; a model folder holds these and nothing else. The extractor's weights go along as a file,
+so that a model answers the same when the package brings new ones. A sentence encoder is known by
+its name or folder and must be on the machine.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import Arrays
+from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.features.counting import FittedNGrams
-from whowrote.features.interface import ReadsTexts, checked_texts
+from whowrote.features.counting import FittedNGrams, counted_once
+from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
 from whowrote.files import below
 from whowrote.progress import tell
@@ -27,6 +31,7 @@ WEIGHTS = "extractor.safetensors"
 """The extractor's file in a model folder."""
 NGRAMS = "ngrams."
 """What the names of the n-grams' arrays begin with, beside those of a hybrid."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Styles:
     """Style vectors of texts, and how many tokens each text has."""
 
     vectors: NDArray[np.float32]
-    tokens: NDArray[np.int64]
+    tokens: IntArray
 
 
 def read_styles(reader: Reader, texts: Sequence[str], section: int) -> Styles:
@@ -49,34 +54,106 @@ def read_styles(reader: Reader, texts: Sequence[str], section: int) -> Styles:
 
 
 @dataclass(frozen=True)
-class FittedAdHominem:
+class FittedAdHominem(FittedFeatures):
     """Style vectors by a file of weights; says nothing of short texts, as every answer does."""
 
+    kind = "adhominem"
     weights: Path
     section: int
+    device: str | None = None
+
+    @property
+    def reader(self) -> Reader:
+        """The network on its device; loaded once for all who ask."""
+        return open_reader(self.weights, self.device)
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One vector per text."""
-        texts = checked_texts(X)
-        return read_styles(open_reader(self.weights), texts, self.section).vectors
+        return read_styles(self.reader, checked_texts(X), self.section).vectors
+
+    def card(self) -> dict[str, Any]:
+        """Where the weights come from: data, date, sizes, results."""
+        return dict(self.reader.extractor.card)
+
+    def stored(self) -> Stored:
+        """The file of weights."""
+        return Stored({"kind": self.kind, "section": self.section}, {}, {WEIGHTS: self.weights})
 
 
 @dataclass(frozen=True)
-class FittedHybrid:
+class FittedSentences(FittedFeatures):
+    """Rows by a sentence-transformers model: by name, by folder, or anything with ``encode``."""
+
+    kind = "sentences"
+    model: Any
+    batch_size: int
+    device: str | None = None
+
+    def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text."""
+        # The models' tokenizers take valid Unicode only; half a character says nothing anyway.
+        texts = [_SURROGATE.sub("\ufffd", text) for text in checked_texts(X)]
+        ready = hasattr(self.model, "encode") and not isinstance(self.model, str)
+        model = self.model if ready else _loaded(str(self.model), self.device)
+        rows = model.encode(
+            texts, batch_size=self.batch_size, convert_to_numpy=True, show_progress_bar=False
+        )
+        return np.asarray(rows, dtype=np.float32)
+
+    def stored(self) -> Stored:
+        """Its name or folder; an object has no place in a file."""
+        require_named(self.model)
+        return Stored({"kind": self.kind, "model": self.model, "batch_size": self.batch_size})
+
+
+def require_named(model: Any) -> None:
+    """Whether a model folder can say which sentence encoder it needs."""
+    if not isinstance(model, str):
+        raise InputError(
+            "the sentence encoder was given as an object, which a model folder cannot hold; give "
+            "its name or folder instead"
+        )
+
+
+@lru_cache(maxsize=1)
+def _loaded(model: str, device: str | None) -> Any:
+    try:
+        from sentence_transformers import SentenceTransformer
+    except ImportError:
+        raise InputError(
+            f"SentenceEncoder('{model}') needs the package sentence-transformers, which is not "
+            "installed: pip install 'whowrote[sentences]', or use AdHominem()"
+        ) from None
+    try:
+        return SentenceTransformer(model, device=device)
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"sentence-transformers cannot load '{model}' ({str(problem).splitlines()[0]}); give "
+            "the name or the folder of a model that is on this machine"
+        ) from None
+
+
+@dataclass(frozen=True)
+class FittedHybrid(FittedFeatures):
     """Dense rows, standardised, beside those of n-grams."""
 
-    dense: ReadsTexts
-    ngrams: ReadsTexts
-    mean: NDArray[np.float64]
-    scale: NDArray[np.float64]
+    kind = "hybrid"
+    dense: FittedFeatures
+    ngrams: FittedNGrams
+    mean: FloatArray
+    scale: FloatArray
     weight: float
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text: the dense columns first."""
-        texts = checked_texts(X)
-        return self.joined(as_dense(self.dense.transform(texts)), self.ngrams.transform(texts))
+        parts = []
+        for texts in blocks(checked_texts(X)):
+            with counted_once():  # the extractor reads n-grams of the same texts
+                vectors = as_dense(self.dense.transform(texts))
+                parts.append(self.joined(vectors, self.ngrams.transform(texts)))
+        return sparse.csr_matrix(sparse.vstack(parts, format="csr"))
 
-    def joined(self, vectors: NDArray[np.float64], rows: Any) -> sparse.csr_matrix:
+    def joined(self, vectors: FloatArray, rows: Any) -> sparse.csr_matrix:
         """The rows of vectors and of n-grams, weighed and side by side."""
         scaled = self.weight * (vectors - self.mean) / self.scale
         return sparse.csr_matrix(sparse.hstack([sparse.csr_matrix(scaled), rows], format="csr"))
@@ -90,6 +167,14 @@ class FittedHybrid:
         width = len(self.mean)
         return {"style vectors": slice(0, width), "n-grams": slice(width, None)}
 
+    def stored(self) -> Stored:
+        """Both halves, and how they stand side by side."""
+        dense, ngrams = self.dense.stored(), self.ngrams.stored()
+        arrays = {f"{NGRAMS}{name}": array for name, array in ngrams.arrays.items()}
+        arrays |= {"mean": self.mean, "scale": self.scale}
+        values = {"weight": self.weight, "dense": dense.values, "ngrams": ngrams.values}
+        return Stored({"kind": self.kind, **values}, arrays, dense.files)
+
 
 def as_dense(rows: Any) -> NDArray[np.float64]:
     """The rows of the dense half, or a sentence on why they are none."""
@@ -101,24 +186,31 @@ def as_dense(rows: Any) -> NDArray[np.float64]:
     return np.asarray(rows, dtype=np.float64)
 
 
-def restore_fitted(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> ReadsTexts:
-    """What a model folder holds of a feature set, ready to read texts."""
+def restore_features(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> FittedFeatures:
+    """What a model folder holds of a feature set, ready to read texts; files lie in ``folder``."""
+    settings = {name: value for name, value in values.items() if name != "kind"}
     match values["kind"]:
         case "hybrid":
             return FittedHybrid(
-                restore_fitted(values["dense"], {}, folder),
-                FittedNGrams.restore(below(NGRAMS, arrays)),
+                restore_features(settings["dense"], {}, folder),
+                _ngrams(settings["ngrams"], below(NGRAMS, arrays)),
                 np.asarray(arrays["mean"]),
                 np.asarray(arrays["scale"]),
-                values["weight"],
+                settings["weight"],
             )
         case "ngrams":
-            return FittedNGrams.restore(arrays)
+            return _ngrams(values, arrays)
         case "adhominem":
-            return FittedAdHominem(folder / WEIGHTS, values["section"])
-        case _:
-            from whowrote.features.feature_storage import (
-                restore,  # a sentence encoder is a transformer
+            return FittedAdHominem(folder / WEIGHTS, settings["section"])
+        case "sentences":
+            return FittedSentences(settings["model"], settings["batch_size"])
+        case other:
+            raise InputError(
+                f"'{folder}' has features of the kind {other!r}, which this version does not know; "
+                "train the model again or change versions"
             )
 
-            return restore(values, arrays, folder)
+
+def _ngrams(values: Mapping[str, Any], arrays: Arrays) -> FittedNGrams:
+    settings = {name: value for name, value in values.items() if name != "kind"}
+    return FittedNGrams.restore(arrays, settings)

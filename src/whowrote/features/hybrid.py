@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
+from whowrote.features.counting import counted_once
 from whowrote.features.fitted_features import FittedHybrid, as_dense
 from whowrote.features.interface import TextFeatures, checked_texts, text_tags
 from whowrote.features.ngrams import NGrams
@@ -47,40 +48,40 @@ class Hybrid(TransformerMixin, BaseEstimator):
         if not self.weight >= 0:
             raise InputError(f"weight is {self.weight}; it must be 0 or more: give 0.5")
         texts = checked_texts(X)
-        self.dense_ = AdHominem() if self.dense is None else clone(self.dense)
+        dense = AdHominem() if self.dense is None else clone(self.dense)
         self.ngrams_ = NGrams() if self.ngrams is None else clone(self.ngrams)
-        vectors = as_dense(self.dense_.fit(texts).transform(texts))
+        with counted_once():  # the extractor reads n-grams of the same texts
+            vectors = as_dense(dense.fit(texts).transform(texts))
+            rows = self.ngrams_.fit_transform(texts)
         spread = vectors.std(axis=0)
-        self.mean_ = vectors.mean(axis=0)
-        self.scale_ = np.where(spread > 0, spread, 1.0) * np.sqrt(vectors.shape[1])
-        return self._fitted().joined(vectors, self.ngrams_.fit_transform(texts))
+        self.fitted_ = FittedHybrid(
+            dense.fitted(),
+            self.ngrams_.fitted(),
+            vectors.mean(axis=0),
+            np.where(spread > 0, spread, 1.0) * np.sqrt(vectors.shape[1]),
+            self.weight,
+        )
+        self.dense_ = dense
+        return self.fitted_.joined(vectors, rows)
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text: the dense columns first."""
-        return self._fitted().transform(X)
+        return self.fitted().transform(X)
 
-    def _fitted(self) -> FittedHybrid:
-        check_is_fitted(self)
-        return FittedHybrid(self.dense_, self.ngrams_, self.mean_, self.scale_, self.weight)
+    def fitted(self) -> FittedHybrid:
+        """Both halves, and how they stand side by side."""
+        check_is_fitted(self, "fitted_")
+        return self.fitted_
 
     def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
         """Training rows as they would be had their text not been there: see :class:`NGrams`."""
-        check_is_fitted(self)
-        width = len(self.mean_)
+        width = len(self.fitted().mean)
         blind = self.ngrams_.as_new(sparse.csr_matrix(rows[:, width:]), document)
         return sparse.csr_matrix(sparse.hstack([rows[:, :width], blind], format="csr"))
 
-    def views(self) -> list[slice]:
-        """Both blocks together, and the n-grams alone: with many texts these tell more."""
-        return self._fitted().views()
-
-    def blocks(self) -> dict[str, slice]:
-        """The parts of a row that are compared on their own."""
-        return self._fitted().blocks()
-
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``dense__<name>, then the names of the n-grams."""
-        check_is_fitted(self)
+        check_is_fitted(self, "fitted_")
         dense = [f"dense__{name}" for name in self.dense_.get_feature_names_out()]
         return np.array([*dense, *self.ngrams_.get_feature_names_out()], dtype=object)
 

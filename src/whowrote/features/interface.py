@@ -1,19 +1,24 @@
 r"""What every feature set is: :math:`\text{texts} \to X \in \mathbb R^{n \times L}`, row by row.
 
-A feature set is a scikit-learn transformer over a sequence of texts. Its rows depend on their own
+A feature set is a scikit-learn transformer over a sequence of texts; what it has learnt is a
+:class:`FittedFeatures`, which reads texts without scikit-learn. Its rows depend on their own
 text alone (and on what ``fit`` has seen), never on the other texts of the call. A text must be a
 ``str`` with something in it; null bytes, lone surrogates and a token of megabytes are fine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, Self, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from whowrote.arrays import Arrays
 from whowrote.errors import InputError
 
 FEW_TOKENS = 20
@@ -30,11 +35,36 @@ class ReliabilityWarning(UserWarning):
         self.count = count
 
 
-class ReadsTexts(Protocol):
-    """What an answer needs of a feature set that has learnt."""
+@dataclass(frozen=True)
+class Stored:
+    """A fitted feature set as plain values, arrays, and files by the name they shall have."""
 
+    values: Mapping[str, Any]
+    arrays: Arrays = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+class FittedFeatures(ABC):
+    """A feature set that has learnt what there is to learn: it reads texts, and nothing else."""
+
+    kind: ClassVar[str]
+    """What a model folder calls it."""
+
+    @abstractmethod
     def transform(self, X: Sequence[str]) -> Rows:
         """One row per text, dense or sparse."""
+
+    @abstractmethod
+    def stored(self) -> Stored:
+        """Everything that a model folder has to hold of it."""
+
+    def views(self) -> list[slice]:
+        """Ranges of columns that are worth a look of their own; by default all at once."""
+        return [slice(0, None)]
+
+    def blocks(self) -> dict[str, slice]:
+        """The parts of a row that are compared on their own; by default all columns at once."""
+        return {"features": slice(0, None)}
 
 
 @runtime_checkable
@@ -50,15 +80,8 @@ class TextFeatures(Protocol):
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """One name per column."""
 
-
-def views(features: Any) -> list[slice]:
-    """Ranges of columns that are worth a look of their own; by default all columns at once.
-
-    >>> views(object())
-    [slice(0, None, None)]
-    """
-    own: list[slice] = features.views() if hasattr(features, "views") else [slice(0, None)]
-    return own
+    def fitted(self) -> FittedFeatures:
+        """What was learnt, without scikit-learn."""
 
 
 def text_tags(tags: Any, *, fitted: bool) -> Any:

@@ -8,7 +8,7 @@ weighed is in :mod:`whowrote.features.counting`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
-from whowrote.features.counting import KINDS, Block, FittedNGrams
+from whowrote.features.counting import KINDS, Block, FittedNGrams, counted_once
 from whowrote.features.interface import checked_texts, text_tags
 
 MIN_DF = ((200, (5, 3)), (8, (2, 2)), (0, (1, 1)))
@@ -48,24 +48,33 @@ class NGrams(TransformerMixin, BaseEstimator):
         """Learn which n-grams there are and how rare each is."""
         texts = checked_texts(X)
         limits = _limits(len(texts), self.min_df)
-        self.blocks_ = tuple(
+        grams = tuple(
             Block.learn(kind, texts, least, most)
             for kind, least, most in zip(KINDS, limits, self.max_features, strict=True)
         )
-        if not sum(len(block.keys) for block in self.blocks_):
+        if not sum(len(block.keys) for block in grams):
             raise InputError(
                 f"no n-gram is in as many texts as min_df asks {limits}; add texts or lower "
                 "min_df, for example to (1, 1)"
             )
+        min_df = self.min_df if isinstance(self.min_df, str) else list(self.min_df)
+        settings = {"min_df": min_df, "max_features": list(self.max_features)}
+        self.fitted_ = FittedNGrams(grams, settings)
         return self
+
+    def fit_transform(self, X: Sequence[str], y: Any = None, **_: Any) -> sparse.csr_matrix:
+        """Fit and transform; texts are counted once, as far as memory goes."""
+        with counted_once():
+            return self.fit(X).transform(X)
 
     def transform(self, X: Sequence[str]) -> sparse.csr_matrix:
         """One sparse row per text."""
-        return self._fitted().transform(X)
+        return self.fitted().transform(X)
 
-    def _fitted(self) -> FittedNGrams:
-        check_is_fitted(self)
-        return FittedNGrams(self.blocks_)
+    def fitted(self) -> FittedNGrams:
+        """The n-grams that have a column."""
+        check_is_fitted(self, "fitted_")
+        return self.fitted_
 
     def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
         r"""Training rows as they would be had their text not been there when the columns were made.
@@ -82,13 +91,15 @@ class NGrams(TransformerMixin, BaseEstimator):
         total = np.asarray(has.sum(axis=0)).ravel()
         join = sparse.csr_matrix((np.ones(n), (document, np.arange(n))))
         own = sparse.csr_matrix((join @ has)[document].multiply(has))
-        least = np.repeat(_limits(n, self.min_df), [len(block.keys) for block in self.blocks_])
+        least = np.repeat(
+            _limits(n, self.min_df), [len(block.keys) for block in self.fitted().grams]
+        )
         new = rows.copy()
         for matrix in (new, own):  # one pattern, so that entries go together
             matrix.sort_indices()
         column = new.indices
         known = total[column] - own.data >= least[column]
-        idf = np.concatenate([block.idf for block in self.blocks_])
+        idf = np.concatenate([block.idf for block in self.fitted().grams])
         rarity = 1.0 + np.log(n / np.maximum(total, 1.0))
         new.data = new.data * known * rarity[column] / idf[column]
         parts = [normalize(new[:, low:high]) for low, high in pairwise(self._edges())]
@@ -96,12 +107,11 @@ class NGrams(TransformerMixin, BaseEstimator):
 
     def _edges(self) -> list[int]:
         """Where the columns of each block begin, and the end."""
-        return list(accumulate((len(block.keys) for block in self.blocks_), initial=0))
+        return list(accumulate((len(block.keys) for block in self.fitted().grams), initial=0))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``characters__<hash>`` and ``words__<hash>``; :meth:`names_in` tells what they mean."""
-        check_is_fitted(self)
-        names = [f"{block.kind}__{key:016x}" for block in self.blocks_ for key in block.keys]
+        names = [f"{block.kind}__{key:016x}" for block in self.fitted().grams for key in block.keys]
         return np.array(names, dtype=object)
 
     def names_in(self, text: str) -> dict[int, str]:
@@ -111,22 +121,12 @@ class NGrams(TransformerMixin, BaseEstimator):
         >>> sorted(set(features.names_in("so, no").values()) & {"no", ", no", "so"})
         [', no', 'no']
         """
-        check_is_fitted(self)
         names: dict[int, str] = {}
         first = 0
-        for block in self.blocks_:
+        for block in self.fitted().grams:
             names |= {first + column: name for column, name in block.names_in(text).items()}
             first += len(block.keys)
         return names
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """What was learnt, as arrays for a model file."""
-        return self._fitted().state()
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
-        """The opposite of :meth:`state`."""
-        self.blocks_ = FittedNGrams.restore(state).blocks_
-        return self
 
     def __sklearn_tags__(self) -> Any:
         return text_tags(super().__sklearn_tags__(), fitted=True)

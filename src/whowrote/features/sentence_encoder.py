@@ -7,19 +7,15 @@ cut by the model itself: :class:`~whowrote.features.adhominem.AdHominem` cuts no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from whowrote.errors import InputError
-from whowrote.features.interface import checked_texts, text_tags
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from whowrote.features.fitted_features import FittedSentences
+from whowrote.features.interface import text_tags
 
 
 class SentenceEncoder(TransformerMixin, BaseEstimator):
@@ -36,43 +32,19 @@ class SentenceEncoder(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One row per text."""
-        # The models' tokenizers take valid Unicode only; half a character says nothing anyway.
-        texts = [_SURROGATE.sub("\ufffd", text) for text in checked_texts(X)]
-        rows = self._model().encode(
-            texts, batch_size=self.batch_size, convert_to_numpy=True, show_progress_bar=False
-        )
-        return np.asarray(rows, dtype=np.float32)
+        return self.fitted().transform(X)
+
+    def fitted(self) -> FittedSentences:
+        """The model, which reads texts."""
+        return FittedSentences(self.model, self.batch_size, self.device)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``sentence0``, ``sentence1``, ..."""
         size = self.transform(["a"]).shape[1]  # the method that tells it changes its name
         return np.array([f"sentence{column}" for column in range(size)], dtype=object)
 
-    def _model(self) -> Any:
-        if hasattr(self.model, "encode") and not isinstance(self.model, str):
-            return self.model
-        return _loaded(str(self.model), self.device)
-
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
     def __sklearn_tags__(self) -> Any:
         return text_tags(super().__sklearn_tags__(), fitted=False)
-
-
-@lru_cache(maxsize=1)
-def _loaded(model: str, device: str | None) -> Any:
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError:
-        raise InputError(
-            f"SentenceEncoder('{model}') needs the package sentence-transformers, which is not "
-            "installed: pip install 'whowrote[sentences]', or use AdHominem()"
-        ) from None
-    try:
-        return SentenceTransformer(model, device=device)
-    except (OSError, ValueError) as problem:
-        raise InputError(
-            f"sentence-transformers cannot load '{model}' ({str(problem).splitlines()[0]}); give "
-            "the name or the folder of a model that is on this machine"
-        ) from None

@@ -38,7 +38,7 @@ from whowrote.plots.style import (
 )
 
 if TYPE_CHECKING:
-    from whowrote.attribution import Attributor
+    from whowrote.attribution.fitted_attributor import FittedAttributor
 
 ALL_NAMED = 12
 """Up to so many authors every name is written, come what may."""
@@ -312,16 +312,14 @@ def _check_distances(table: NDArray[np.float64], n_names: int) -> None:
 # DOC """Pictures of a fitted attributor: where its authors lie, who is like whom, and their tails."""
 
 
-def author_pictures(attributor: Attributor) -> dict[str, Figure]:
+def author_pictures(fitted: FittedAttributor) -> dict[str, Figure]:
     """The latent map of the training texts, the tree of authors, and nu by author."""
-    model, names = attributor.model_, attributor.classes_.tolist()
-    place = latent_map_of(
-        attributor.training_latents_, attributor.training_codes_, names, model.means_, model.scales_
-    )
+    model, training, names = fitted.model, fitted.training, fitted.names.tolist()
+    place = latent_map_of(training.latents, training.codes, names, model.means, model.scales)
     ellipses = Ellipses(place.means, place.scales)
     pictures = {"map": latent_map(place.points, place.groups, place.names, ellipses)}
     if len(names) > 2:
-        pictures["tree"] = dendrogram(author_distances(model.means_, model.scales_), names)
+        pictures["tree"] = dendrogram(author_distances(model.means, model.scales), names)
     if model.component == "student-t":
-        pictures["tails"] = degrees_of_freedom(model.degrees_of_freedom_, names)
+        pictures["tails"] = degrees_of_freedom(model.degrees_of_freedom, names)
     return pictures

@@ -42,7 +42,7 @@ def make_network(
     sizes: dict[str, Any] = {
         "n_words": len(vocabulary.words),
         "n_characters": len(vocabulary.characters),
-        "n_grams": sum(len(block.keys) for block in ngrams.blocks_) if ngrams else 0,
+        "n_grams": sum(len(block.keys) for block in ngrams.grams) if ngrams else 0,
     }
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.recipe.seed)

@@ -1,0 +1,65 @@
+"""Feature sets by name: what a user may ask for, and what a model folder can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from whowrote.errors import InputError
+from whowrote.features.adhominem import AdHominem
+from whowrote.features.fitted_features import require_named
+from whowrote.features.hybrid import Hybrid
+from whowrote.features.interface import TextFeatures
+from whowrote.features.ngrams import NGrams
+from whowrote.features.sentence_encoder import SentenceEncoder
+
+KINDS = {"adhominem": AdHominem, "ngrams": NGrams, "hybrid": Hybrid, "sentences": SentenceEncoder}
+BY_NAME = ("adhominem", "ngrams", "hybrid")
+"""Those that need nothing but their name."""
+
+
+def named(features: str | TextFeatures) -> TextFeatures:
+    """A feature set by name, or the one that is given."""
+    if not isinstance(features, str):
+        return features
+    if features not in BY_NAME:
+        raise InputError(
+            f"features is {features!r}; it must be one of {', '.join(BY_NAME)}, or a feature set "
+            "such as SentenceEncoder('name')"
+        )
+    made: TextFeatures = KINDS[features]()
+    return made
+
+
+def require_storable(features: Any) -> None:
+    """Whether a model folder can hold a feature set, fitted or not; if not, a sentence on why."""
+    if type(features) not in KINDS.values():
+        raise InputError(
+            f"features is of type {type(features).__name__}, which a model folder cannot hold; use "
+            f"one of {', '.join(kind.__name__ for kind in KINDS.values())}"
+        )
+    if isinstance(features, Hybrid):
+        for half in (features.dense, features.ngrams):
+            if half is not None:
+                require_storable(half)
+    if isinstance(features, SentenceEncoder):
+        require_named(features.model)
+
+
+def with_settings(values: Mapping[str, Any]) -> TextFeatures:
+    """An unfitted feature set with the settings that a model folder tells of.
+
+    The weights of its extractor are those of the package: it learns anew.
+    """
+    settings = {name: value for name, value in values.items() if name != "kind"}
+    match values["kind"]:
+        case "hybrid":
+            dense, ngrams = (with_settings(settings.pop(half)) for half in ("dense", "ngrams"))
+            assert isinstance(ngrams, NGrams)  # for the type checker: a hybrid holds no other
+            return Hybrid(dense, ngrams, **settings)
+        case "ngrams":
+            listed = {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()}
+            return NGrams(**listed)
+        case kind:
+            made: TextFeatures = KINDS[kind](**settings)
+            return made

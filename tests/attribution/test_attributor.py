@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 from sklearn.exceptions import NotFittedError
+from whowrote.features.kinds import require_storable
 
 from attribution.people import corpus, name, strangers, texts_by
 from contract import check_clone_and_params
+from whowrote.attribution import fitted_attributor
 from whowrote.attribution import Attribution, Attributor
 from whowrote.attribution.answers import Candidate
 from whowrote.attribution.rows import cut
@@ -18,7 +20,6 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import Hybrid, NGrams, SentenceEncoder
-from whowrote.features.feature_storage import require_storable
 from whowrote.progress import Stage, listening
 
 NEW, NEW_AUTHORS = corpus(4, 5, seed=1)
@@ -44,7 +45,7 @@ def answers(model: Attributor) -> list[Attribution]:
 def test_it_finds_the_author(model: Attributor, answers: list[Attribution]) -> None:
     assert [answer.best.author for answer in answers] == NEW_AUTHORS
     assert np.mean([answer.best.probability for answer in answers]) > 0.8
-    held_out = model.calibration_.held_out
+    held_out = model.fitted_.calibration.held_out
     assert (held_out.texts, held_out.right) == (40, 40)
 
 
@@ -55,7 +56,7 @@ def test_of_shuffled_names_nothing_is_learnt() -> None:
     shuffled = Attributor("ngrams").fit(texts, lot)
     right = np.mean(shuffled.predict(NEW) == np.array(NEW_AUTHORS))
     assert right < 0.7
-    assert shuffled.calibration_.held_out.right < 25
+    assert shuffled.fitted_.calibration.held_out.right < 25
     assert np.mean([answer.best.probability for answer in shuffled.attribute(NEW)]) < 0.6
 
 
@@ -65,7 +66,7 @@ def test_the_neural_features_find_him_too(features: str, request: pytest.Fixture
     new, authors = corpus(3, 3, seed=1)
     answers = fitted.attribute(new)
     assert np.mean([a.best.author == b for a, b in zip(answers, authors, strict=True)]) > 0.8
-    assert (fitted.reader_.contrasts is None) == (features == "dense")
+    assert (fitted.fitted_.reader.contrasts is None) == (features == "dense")
     assert fitted.identity().features == {"hybrid": "hybrid", "dense": "adhominem"}[features]
 
 
@@ -84,7 +85,7 @@ def test_two_texts_of_each_are_enough() -> None:
     assert np.mean(right) > 0.9
 
 
-def test_the_roll(model: Attributor) -> None:
+def test_who_is_enrolled(model: Attributor) -> None:
     texts, _ = corpus(4, 10)
     assert model.classes_.tolist() == [name(author) for author in range(4)]
     first = model.authors_[0]
@@ -254,7 +255,7 @@ def test_unknown_authors_are_left_out() -> None:
     texts, authors = corpus(3, 4)
     with_some = Corpus.from_texts([*texts, *strangers(3)], [*authors, None, None, None])
     fitted = quick().fit(with_some)
-    assert len(fitted.training_sha256_) == 12
+    assert len(fitted.fitted_.training.sha256) == 12
     expected = quick().fit(texts, authors)
     np.testing.assert_array_equal(fitted.predict_proba(NEW), expected.predict_proba(NEW))
 
@@ -277,8 +278,8 @@ def test_groups_are_held_out_whole() -> None:
     groups = [f"g{i}" for i in range(12) for _ in range(3)]
     together = quick().fit(Corpus.from_texts(copies, authors, groups=groups))
     apart = quick().fit(copies, authors)
-    assert together.calibration_.held_out.right < 24
-    assert apart.calibration_.held_out.right > 30
+    assert together.fitted_.calibration.held_out.right < 24
+    assert apart.fitted_.calibration.held_out.right > 30
 
 
 def test_whoever_listens_hears_of_the_work() -> None:
@@ -308,15 +309,15 @@ def test_verification_tells_one_author_from_two(model: Attributor) -> None:
 
 
 def test_a_ratio_claims_no_more_than_the_pairs_have_shown(model: Attributor) -> None:
-    curve = model.verifier_
+    curve = model.fitted_.verifier
     assert curve is not None
     text = texts_by(1, 1, seed=3)[0]
     free = replace(curve, bias=curve.bias + 50.0)
-    read = model.reader_.read([text, text])
-    bounded = free.verdict(read, model.reader_.features)
+    read = model.fitted_.reader.read([text, text])
+    bounded = free.verdict(read, model.fitted_.reader.features.blocks())
     assert bounded.limited
     assert 10**bounded.log10_lr == pytest.approx(1 + curve.pairs / 2)
-    many = replace(free, pairs=10**40).verdict(read, model.reader_.features)
+    many = replace(free, pairs=10**40).verdict(read, model.fitted_.reader.features.blocks())
     assert not many.limited
     assert many.log10_lr > bounded.log10_lr + 5
 
@@ -329,10 +330,10 @@ def test_verification_warns_of_what_proves_nothing(model: Attributor) -> None:
     assert same == ("both texts are the same: their likeness proves nothing",)
 
 
-def test_close_candidates_are_undecided(model: Attributor) -> None:
+def test_close_candidates_are_undecided() -> None:
     def said(first: float) -> list[str]:
         ranking = [Candidate("Ann", first, 0.0, 0.5), Candidate("Bob", 1 - first, 0.0, 0.5)]
-        return model._warnings("", 100, set(), ranking)
+        return list(fitted_attributor._remarks("", 100, set(), ranking))
 
     assert said(0.55) == ["undecided between Ann and Bob"]
     assert said(0.65) == []

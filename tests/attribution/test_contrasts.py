@@ -1,4 +1,4 @@
-"""Contrasts of training rows come from machines that have not seen them."""
+"""Contrasts of training rows come from SVMs that have not seen them."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from whowrote.attribution.contrasts import TOLERANCE, Contrasts, spread
+from whowrote.attribution.attributor import spread
+from whowrote.attribution.contrasts import TOLERANCE, Contrasts
 from whowrote.progress import Stage, listening
 
 HALF = 2e-3  # relative rounding of half precision, and a little
@@ -25,8 +26,8 @@ def made_up(
     return X, codes, spread(codes, np.arange(n), 4, seed)
 
 
-def machines(X: sparse.csr_matrix, codes: np.ndarray, folds: np.ndarray) -> dict[int, LinearSVC]:
-    """One machine per fold, learnt from the other folds."""
+def svms(X: sparse.csr_matrix, codes: np.ndarray, folds: np.ndarray) -> dict[int, LinearSVC]:
+    """One SVM per fold, learnt from the other folds."""
     return {
         int(fold): LinearSVC(tol=TOLERANCE, class_weight="balanced", random_state=0).fit(
             X[folds != fold], codes[folds != fold]
@@ -36,23 +37,23 @@ def machines(X: sparse.csr_matrix, codes: np.ndarray, folds: np.ndarray) -> dict
 
 
 @pytest.mark.parametrize("authors", [3, 5])
-def test_a_training_row_is_judged_by_a_machine_that_has_not_seen_it(authors: int) -> None:
+def test_a_training_row_is_answered_by_an_svm_that_has_not_seen_it(authors: int) -> None:
     X, codes, folds = made_up(authors=authors)
     held_out = Contrasts([slice(None)]).fit_transform(X, codes, folds)
-    direct = machines(X, codes, folds)
+    direct = svms(X, codes, folds)
     for row, fold in enumerate(folds):
         expected = direct[int(fold)].decision_function(X[row])[0]
         np.testing.assert_allclose(held_out[row], expected, atol=1e-9)
     other = direct[int((folds[0] + 1) % 4)].decision_function(X[0])[0]
-    assert np.abs(held_out[0] - other).max() > 0.01  # a machine that has seen it says otherwise
+    assert np.abs(held_out[0] - other).max() > 0.01  # an SVM that has seen it says otherwise
 
 
-def test_a_new_row_gets_the_mean_of_the_machines() -> None:
+def test_a_new_row_gets_the_mean_of_the_svms() -> None:
     X, codes, folds = made_up()
     new = made_up(n=9, seed=1)[0]
     contrasts = Contrasts([slice(None)])
     contrasts.fit_transform(X, codes, folds)
-    direct = [machine.decision_function(new) for machine in machines(X, codes, folds).values()]
+    direct = [svm.decision_function(new) for svm in svms(X, codes, folds).values()]
     found = contrasts.transform(new)
     assert found.shape == (9, contrasts.n_authors) == (9, 3)
     np.testing.assert_allclose(found, np.mean(direct, axis=0), atol=HALF)
@@ -60,7 +61,7 @@ def test_a_new_row_gets_the_mean_of_the_machines() -> None:
 
 
 def test_a_row_left_out_does_not_move_its_own_contrast() -> None:
-    """Only the weights of machines that learn from a row depend on its author."""
+    """Only the weights of SVMs that learn from a row depend on its author."""
     X, codes, folds = made_up()
     changed = codes.copy()
     changed[0] = (codes[0] + 1) % 3
@@ -88,7 +89,7 @@ def test_two_authors_have_a_contrast_each() -> None:
     held_out = contrasts.fit_transform(X, codes, folds)
     assert held_out.shape == (len(codes), 2)
     np.testing.assert_allclose(held_out[:, 0], -held_out[:, 1])
-    direct = machines(X, codes, folds)[int(folds[0])].decision_function(X[0])
+    direct = svms(X, codes, folds)[int(folds[0])].decision_function(X[0])
     np.testing.assert_allclose(held_out[0, 1], direct[0])
     new = contrasts.transform(X)
     np.testing.assert_allclose(new[:, 0], -new[:, 1])

@@ -17,4 +17,4 @@ def test_the_disputed_papers_go_to_madison(data: Path) -> None:
     model = Attributor().fit(known)
     named = [answer.best.author for answer in model.attribute(disputed)]
     assert named.count("Madison") >= 11
-    assert model.calibration_.held_out.right >= 0.95 * len(known)
+    assert model.fitted_.calibration.held_out.right >= 0.95 * len(known)

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.attribution.profiles import Profiles, blocks, text_rows, unit_rows
+from whowrote.attribution.profiles import Profiles, text_rows, unit_rows
 from whowrote.attribution.rows import Read, cut_all
 from whowrote.features import NGrams
 
@@ -135,4 +135,4 @@ def test_a_text_is_the_mean_of_its_passages(kind: type) -> None:
 
 
 def test_one_block_where_the_features_are_one() -> None:
-    assert blocks(NGrams()) == {"features": slice(0, None)}
+    assert NGrams().fit(["a b", "a c"]).fitted().blocks() == {"features": slice(0, None)}

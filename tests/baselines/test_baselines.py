@@ -301,7 +301,7 @@ def test_ngram_svm_is_the_recipe() -> None:
 
 def test_ngram_svm_passes_its_limits_on() -> None:
     fixed = NGramSVM(min_df=(3, 4), max_features=(9, 5)).fit(*texts(15))
-    assert [len(block.keys) for block in fixed.ngrams_.blocks_] == [9, 5]
+    assert [len(block.keys) for block in fixed.ngrams_.fitted_.grams] == [9, 5]
     with pytest.raises(InputError, match=r"min_df is 'few'.*give \(5, 3\)"):
         NGramSVM(min_df="few").fit(*texts(15))
 

@@ -89,9 +89,9 @@ def test_only_what_the_most_authors_use_has_a_column() -> None:
     ]
     chosen = choose([(counted, 5)], (0, 2))
     known = dict(zip(word_grams("the cow moo").tolist(), spelled_words("the cow moo"), strict=True))
-    kept = {known[key] for key in chosen.blocks_[1].keys.tolist() if key in known}
+    kept = {known[key] for key in chosen.grams[1].keys.tolist() if key in known}
     assert kept == {"the"}  # by three of five; nothing else is used by two of one count
-    weight = chosen.blocks_[1].idf[list(chosen.blocks_[1].keys).index(word_grams("the")[0])]
+    weight = chosen.grams[1].idf[list(chosen.grams[1].keys).index(word_grams("the")[0])]
     assert weight == pytest.approx(1 - np.log(3 / 5))
 
 

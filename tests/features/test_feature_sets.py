@@ -93,6 +93,9 @@ class Sociable(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features: Any = None) -> Any:
         return np.array(["length"], dtype=object)
 
+    def fitted(self) -> Any:
+        raise NotImplementedError
+
 
 def test_the_contract_notices_company() -> None:
     with pytest.raises(AssertionError, match="Not equal to tolerance"):

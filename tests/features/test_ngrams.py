@@ -12,6 +12,7 @@ from sklearn.pipeline import FeatureUnion
 from whowrote.errors import InputError
 from whowrote.features import NGrams, counting
 from whowrote.features.counting import (
+    FittedNGrams,
     character_grams,
     grams,
     spelled_characters,
@@ -82,7 +83,7 @@ def test_rows_are_those_of_scikit_learn(n: int, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_weak_hash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = made_up(40)
-    monkeypatch.setattr(hashing, "mix", lambda values: values % np.uint64(251))
+    monkeypatch.setattr(counting, "mix", lambda values: values % np.uint64(251))
     peer = reference((2, 2), (10**6, 10**6)).fit_transform(texts).tocsr()
     assert not same_up_to_columns(NGrams().fit_transform(texts), peer)
 
@@ -90,7 +91,7 @@ def test_a_weak_hash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_most_frequent_are_kept() -> None:
     texts = made_up(60)
     mine = NGrams(min_df=(1, 1), max_features=(50, 7)).fit(texts)
-    assert [len(block.keys) for block in mine.blocks_] == [50, 7]
+    assert [len(block.keys) for block in mine.fitted_.grams] == [50, 7]
     kept = {name for name in mine.names_in(" ".join(texts)).values() if name in set(WORDS)}
     counts = {word: sum(text.split(" ").count(word) for text in texts) for word in kept}
     assert kept
@@ -135,7 +136,7 @@ def test_names_are_as_written() -> None:
 
 def test_what_was_learnt_survives_as_arrays() -> None:
     features = NGrams().fit(made_up(30))
-    twin = NGrams().restore(features.state())
+    twin = FittedNGrams.restore(features.fitted().state())
     new = made_up(5, seed=2)
     assert (features.transform(new) != twin.transform(new)).nnz == 0
 

@@ -307,14 +307,11 @@ class Attributor(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; the answers are equal.
-
-        Fitted again, it learns with the same features and settings, and with a model that suits
-        the texts: what was learnt is in the folder, how it was trained is not.
-        """
+        """Read what :meth:`save` wrote; the answers are equal, and it can learn again."""
         fitted = storage.load(Path(path))
         attributor = cls(
             with_settings(fitted.reader.features.stored().values),
+            MixtureVAEClassifier(**fitted.model.settings),
             passage_words=fitted.reader.words,
             none_below=fitted.none_below,
             prior=fitted.prior,

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.calibration import per_text
 from whowrote.attribution.contrasts import Contrasts
+from whowrote.estimators.scaling import is_sparse
 from whowrote.features.interface import FittedFeatures
 
 WORDS = 300
@@ -116,7 +116,7 @@ def learn_to_read(
     """Fit features and, for sparse ones, contrasts; ``codes`` and ``folds`` are by passage."""
     X: Any = features.fit_transform(passages.texts)
     fitted: FittedFeatures = features.fitted()
-    if not sparse.issparse(X):
+    if not is_sparse(X):
         read = Read(passages, X, np.asarray(X, float))
         return Learnt(Reader(fitted, None, words), read, read)
     as_new = features.as_new(X, passages.document)

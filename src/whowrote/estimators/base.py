@@ -207,7 +207,14 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         scaling = learn_scaling(X, self.projection_dim, seeds.pop())
         fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds))
         fleet.to(checks.device_named(self.device), getattr(torch, self.dtype))
-        return Fit(FittedClassifier(fleet, scaling))
+        return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
+
+    def _settings(self) -> dict[str, Any]:
+        """The parameters as plain values; a generator object has no place in a file."""
+        settings: dict[str, Any] = self.get_params()
+        if not isinstance(self.random_state, (int, type(None))):
+            settings["random_state"] = None
+        return settings
 
     def _assign(
         self, fit: Fit, candidates: IntArray, labels: IntArray, folds: IntArray | None = None
@@ -415,24 +422,22 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to one safetensors file, atomically."""
         check_is_fitted(self, "fitted_")
-        parameters = self.get_params()
-        if not isinstance(parameters["random_state"], (int, type(None))):
-            parameters["random_state"] = None  # a generator object has no place in a file
-        values = {**self.fitted_.values(), "parameters": parameters, "state": self._values()}
+        values = {
+            **self.fitted_.values(),
+            "parameters": self._settings(),  # as they are now: set_params may have changed them
+            "state": self._values(),
+        }
         write_model_file(path, ModelFile(type(self).__name__, values, self.fitted_.arrays()))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], device: str | None = None) -> Self:
         """Read what :meth:`save` wrote; answers are bit-equal on the same kind of device."""
         stored = read_model_file(path, cls.__name__)
-        parameters: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v
-            for k, v in stored.values["parameters"].items()
-        }
-        estimator = cls(**parameters)
+        fitted = FittedClassifier.restore(stored, device or stored.values["parameters"]["device"])
+        estimator = cls(**fitted.settings)
         if device is not None:
             estimator.set_params(device=device)
-        estimator.fitted_ = FittedClassifier.restore(stored, estimator.device)
+        estimator.fitted_ = fitted
         estimator._restore(stored.values["state"])
         return estimator
 

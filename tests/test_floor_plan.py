@@ -1,6 +1,6 @@
-"""The rules of the house: imports go down, a name stands once, nothing is too long.
+"""The rules of the layout: imports go down, a name stands once, nothing is too long.
 
-Data walks one way: a module imports from its own floor or a lower one, never from above. The
+Data flows one way: a module imports from its own floor or a lower one, never from above. The
 floors stand in ``docs/architecture.py``, which also draws them.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from house import architecture
+from architecture_script import architecture
 
 SOURCE: Path = architecture.SOURCE
 PACKAGES = (architecture.PACKAGE, architecture.EXPERIMENTS)

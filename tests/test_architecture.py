@@ -1,5 +1,6 @@
 """The picture of the rooms: it shows every room, agrees with the imports, and is up to date."""
 
+import doctest
 import json
 import re
 from itertools import pairwise
@@ -104,3 +105,9 @@ def test_writing_draws_both_files(tmp_path: Path) -> None:
     architecture.write(tmp_path)
     assert (tmp_path / "architecture.png").read_bytes()[:4] == b"\x89PNG"
     assert architecture.shown(tmp_path / "architecture.svg")["edges"]
+
+
+def test_the_examples_of_the_script_are_true() -> None:
+    result = doctest.testmod(architecture)
+    assert result.attempted > 0
+    assert result.failed == 0

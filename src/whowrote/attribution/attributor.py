@@ -227,7 +227,7 @@ class Attributor(BaseEstimator):
         if self.model.n_members < 2:
             raise InputError(
                 f"the model's n_members is {self.model.n_members}; it must be at least 2, since "
-                "what one member learns from, another one is judged by: give 5"
+                "what one member learns from, another one is validated on: give 5"
             )
         model: MixtureVAEClassifier = clone(self.model)
         if model.random_state is None:

@@ -118,7 +118,7 @@ class Verified:
 
 
 def verify_texts(model: Path, first: str, second: str, stdin: TextIO) -> Verified:
-    """Judge two texts by a model's curve."""
+    """Compare two texts by a model's curve."""
     opened = open_model(model)
     corpus = questioned([first, second], stdin)
     if len(corpus) != 2:

@@ -89,8 +89,9 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        given = dict(locals())  # scikit-learn: every parameter is kept as it was given
-        vars(self).update({name: value for name, value in given.items() if name != "self"})
+        for name, value in list(locals().items()):  # every parameter is kept as it was given
+            if name != "self":
+                setattr(self, name, value)
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the clusters; y is ignored."""

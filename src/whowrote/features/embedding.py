@@ -18,7 +18,6 @@ from torch import Tensor
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows, GramRows
-from whowrote.features.extractor.preparation import Prepared
 from whowrote.features.network import Architecture, Layout, Network, lay_out
 from whowrote.features.vocabulary import Types
 
@@ -164,13 +163,3 @@ def embed(
         longest=longest,
         windows=windows,
     )
-
-
-def embed_documents(
-    network: Network, corpus: DeviceCorpus, prepared: Prepared, documents: IntArray, **options: int
-) -> NDArray[np.float32]:
-    """LEVs of documents of a prepared corpus; options are those of :func:`embed`."""
-    starts, lengths = prepared.offsets[documents], prepared.lengths[documents]
-    levs = embed(network, corpus, starts, lengths, documents=documents, **options)  # type: ignore[arg-type]
-    found: NDArray[np.float32] = levs.cpu().numpy()
-    return found

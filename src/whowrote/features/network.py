@@ -1,8 +1,15 @@
-r"""Where the windows of documents lie: :math:`w_{ij} = [\,s_i + hj,\; s_i + hj + n_{ij})`.
+r"""The AdHominem network: characters to words to windows to a document.
 
-Document i starts at :math:`s_i`; window j of it holds at most ``size`` tokens, the next one starts
-``hop`` tokens later, and the last one ends where the document ends: nothing is cut. All of it is
-arithmetic on the host, so that the device is never asked for a length.
+.. math:: w = [E_t; \max_i \tanh(C * c)_i], \qquad
+    h = \mathrm{BiLSTM}(w), \quad a = \mathrm{softmax}(v^\top \tanh(W h + b)), \quad
+    s = \textstyle\sum_i a_i h_i, \qquad
+    \mathrm{LEV} = \tanh\bigl(A\, [\mathrm{pool}(\mathrm{BiLSTM}(s)); b] + d\bigr)
+
+with :math:`b` the bag of widely used n-grams (:mod:`whowrote.features.bag`), if there is one. The
+character network runs once per distinct token of a batch and is gathered, which is exact.
+Padding never changes a result: the backward direction reads each sequence turned round inside its
+own length, attention and means leave padding out. Randomness is an argument: without a generator
+there is no dropout.
 """
 
 from __future__ import annotations
@@ -24,7 +31,13 @@ from whowrote.features.vocabulary import FIRST_CHARACTER, FIRST_WORD, MASKED
 
 @dataclass(frozen=True)
 class Layout:
-    """Every window's first token, length, document and place in it; every document's windows."""
+    r"""Where the windows of documents lie: :math:`[\,s_i + hj,\; s_i + hj + n_{ij})`.
+
+    Every window's first token, length, document and place in it; every document's windows.
+    Document i starts at :math:`s_i`; window j of it holds at most ``size`` tokens, the next one
+    starts ``hop`` tokens later, and the last one ends where the document ends: nothing is cut. All
+    of it is arithmetic on the host, so that the device is never asked for a length.
+    """
 
     starts: Tensor
     lengths: Tensor
@@ -68,15 +81,6 @@ def _send(array: IntArray, device: torch.device | str) -> Tensor:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor
 
-
-# DOC r"""The layers that both levels of the network are made of.
-# DOC
-# DOC .. math:: h = \mathrm{BiLSTM}(x), \qquad
-# DOC     \mathrm{pool}(h) = \textstyle\sum_i \mathrm{softmax}(v^\top \tanh(W h + b))_i\, h_i, \qquad
-# DOC     \mathrm{standardise}(x) = (x - \mu) / \sigma
-# DOC
-# DOC None of them knows the others, or what a word is. Padding never changes a result.
-# DOC """
 
 SMALLEST_VARIANCE = 1e-5
 
@@ -202,21 +206,6 @@ class Standardise(nn.Module):
             self.mean.copy_(mean.detach())
             self.variance.copy_(variance.detach())
         return (values - mean) * torch.rsqrt(variance + SMALLEST_VARIANCE)
-
-
-# DOC r"""The AdHominem network: characters to words to windows to a document.
-# DOC
-# DOC .. math:: w = [E_t; \max_i \tanh(C * c)_i], \qquad
-# DOC     h = \mathrm{BiLSTM}(w), \quad a = \mathrm{softmax}(v^\top \tanh(W h + b)), \quad
-# DOC     s = \textstyle\sum_i a_i h_i, \qquad
-# DOC     \mathrm{LEV} = \tanh\bigl(A\, [\mathrm{pool}(\mathrm{BiLSTM}(s)); b] + d\bigr)
-# DOC
-# DOC with :math:`b` the bag of widely used n-grams (:mod:`whowrote.features.bag`), if there is one. The
-# DOC character network runs once per distinct token of a batch and is gathered, which is exact.
-# DOC Padding never changes a result: the backward direction reads each sequence turned round inside its
-# DOC own length, attention and means leave padding out. Randomness is an argument: without a generator
-# DOC there is no dropout.
-# DOC """
 
 
 @dataclass(frozen=True)

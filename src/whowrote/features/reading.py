@@ -1,4 +1,11 @@
-"""A trained extractor in one file: half-precision safetensors, vocabulary and settings in JSON."""
+r"""A trained extractor, its file, and how it reads: :math:`\text{text} \to (t_i) \to \mathrm{LEV}`.
+
+The file has the weights in half precision, vocabulary and settings in its header. The vectors of
+all words of the table are computed once, when the weights are loaded; those of other spellings once
+per block of texts. Nothing is remembered between blocks, so a vector depends on its block by
+rounding at most, and several threads may share one reader. The only loop over tokens is inside the
+regular expression that finds them.
+"""
 
 from __future__ import annotations
 
@@ -93,14 +100,6 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
 def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
     return FittedNGrams.restore(below(NGRAMS, arrays))
 
-
-# DOC r"""A trained extractor reads texts: :math:`\text{text} \to (t_1, \dots, t_n) \to \mathrm{LEV}`.
-# DOC
-# DOC The vectors of all words of the table are computed once, when the weights are loaded; those of other
-# DOC spellings once per block of texts. Nothing is remembered between blocks, so a vector depends on its
-# DOC block at most by rounding, and several threads may share one reader. The only loop over tokens is
-# DOC inside the regular expression that finds them.
-# DOC """
 
 SECTION = 4000
 """Tokens that go through the network in one piece; longer texts are averaged over sections."""

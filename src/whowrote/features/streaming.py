@@ -123,7 +123,7 @@ def embed_corpus(
 ) -> Embedded:
     """Embed a corpus on disk into a Parquet table with id, author, sha256 and vector.
 
-    ``reading`` holds options of :func:`whowrote.corpus.texts.stream`; a run that was killed resumes when
+    ``reading`` holds options of :func:`whowrote.corpus.stream`; a run that was killed resumes when
     called again with the same arguments.
     """
     began, target = perf_counter(), Path(out)

@@ -1,10 +1,18 @@
-r"""A text as tokens: :math:`\text{text} \to (t_1, \dots, t_n)`, each with its place in the text.
+r"""What the network reads of a text: tokens, words of a table, and the spelling of all others.
+
+.. math:: \text{text} \to (t_1, \dots, t_n), \qquad \text{score}(t) = \frac1{|D|} \sum_{d \in D}
+    \frac{\#\{\text{training authors of } d \text{ who use } t\}}{\#\{\text{authors of } d\}}
 
 Words keep their inner apostrophes and hyphens and their combining marks; numbers keep inner points
 and commas; a run of one punctuation mark is one token, and a single space before it belongs to it
 ("a ,b" and "a, b" are habits); emoji are whole, with their variation, skin and joiner sequences;
 white space that is not one plain space is a token. One compiled expression with possessive
 repeats, so that no text, however odd, makes it backtrack.
+
+The word table holds the tokens of the highest score: what many people use is style, what one
+person uses often is topic. With ``mask_rare`` every token outside the table, and every token with a
+digit, reaches the network by its shape alone: letters become x and X, digits 9, runs are
+shortened, and the last ``suffix`` letters stay.
 """
 
 from __future__ import annotations
@@ -101,17 +109,6 @@ def spelling(token: str) -> str:
     head = token[: 4 * MAX_CHARACTERS]
     return (head if head.isascii() else unicodedata.normalize("NFC", head))[:MAX_CHARACTERS]
 
-
-# DOC r"""Which tokens are read as words, and how all others are spelled.
-# DOC
-# DOC .. math:: \text{score}(t) = \frac1{|D|} \sum_{d \in D}
-# DOC     \frac{\#\{\text{training authors of domain } d \text{ who use } t\}}{\#\{\text{authors of } d\}}
-# DOC
-# DOC The word table holds the tokens of the highest score: what many people use is style, what one
-# DOC person uses often is topic. With ``mask_rare`` every token outside the table, and every token with a
-# DOC digit, reaches the network by its shape alone: letters become x and X, digits 9, runs are
-# DOC shortened, and the last ``suffix`` letters stay.
-# DOC """
 
 PAD, MASKED = 0, 1
 """Types that every table opens with: no token, and a token that dropout has hidden."""

@@ -3,7 +3,8 @@ r"""A training corpus as one flat array: :math:`\text{texts} \to (t_1, \dots, t_
 Every document is a slice of one array of type numbers; documents of one author lie together. The
 authors, not the texts, are split into training, development and test by a hash of domain and name,
 so that the split needs no file and an author is on the same side in every run. Tokenising runs in
-several processes.
+several processes. What was prepared is cached under a hash of the settings and of the files' bytes;
+tokens and n-grams have files of their own, so that runs with other n-grams share the tokens.
 """
 
 from __future__ import annotations
@@ -312,12 +313,6 @@ def limit_authors(prepared: Prepared, per_domain: Mapping[str, int]) -> Prepared
         part[list(islice(own, count, None))] = -1
     return replace(prepared, part=part)
 
-
-# DOC r"""Prepared corpora on disk: :math:`\text{name} = H(\text{settings}, \text{bytes of the files})`.
-# DOC
-# DOC Who trains again on the same files with the same tables tokenises nothing. Tokens and n-grams have
-# DOC files of their own, so that runs with other n-grams share the tokens.
-# DOC """
 
 FORMAT = 1
 _ARRAYS = ("tokens", "offsets", "authors", "domain_of", "part")

@@ -1,6 +1,14 @@
-r"""What a training run tells of itself: :math:`\bar\ell = \frac1n \sum_t \ell_t`, speed and AUC.
+r"""A training run: all that changes from step to step, and what it tells of itself.
 
-The loop appends these records; showing them is someone else's job.
+.. math:: \theta \leftarrow \theta - \eta(t)\, \mathrm{AdamW}\!\left(
+    g \min(1, c / \lVert g \rVert)\right), \qquad g = \tfrac1P \textstyle\sum_p g_p, \qquad
+    \bar\theta \leftarrow \beta \bar\theta + (1 - \beta)\, \theta
+
+The running average :math:`\bar\theta` is what is evaluated, on authors never trained on, and what
+is kept at its best. Each of P processes draws a batch of its own; after the mean of their gradients
+all hold one model. A draw or a mask depends on seed, process and step alone, so a run resumed from
+its checkpoint is the run that was never interrupted. The run appends records; showing them is
+someone else's job.
 """
 
 from __future__ import annotations
@@ -17,8 +25,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from whowrote.arrays import Arrays
-from whowrote.features.embedding import DeviceCorpus, embed_documents
+from whowrote.arrays import Arrays, IntArray
+from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.extractor.batches import AuthorBatches, Crops
 from whowrote.features.extractor.checkpoints import Checkpoint, write_checkpoint
 from whowrote.features.extractor.losses import BatchLoss, pairs_of_batch
@@ -80,12 +88,6 @@ class Since:
         self.seconds += seconds
 
 
-# DOC r"""The processes that train together: :math:`g = \frac1P \sum_p g_p`.
-# DOC
-# DOC Each draws a batch of its own; after the mean all hold one model. Without torchrun there is one.
-# DOC """
-
-
 @dataclass(frozen=True)
 class Processes:
     """One process among those that train together."""
@@ -121,17 +123,6 @@ def join_processes() -> Processes:
         torch.distributed.init_process_group(backend)
     return Processes(torch.distributed.get_rank(), size)
 
-
-# DOC r"""A training run: all that changes from step to step.
-# DOC
-# DOC .. math:: \theta \leftarrow \theta - \eta(t)\, \mathrm{AdamW}\!\left(
-# DOC     g \min(1, c / \lVert g \rVert)\right), \qquad
-# DOC     \bar\theta \leftarrow \beta \bar\theta + (1 - \beta)\, \theta
-# DOC
-# DOC The running average :math:`\bar\theta` is what is judged, on authors never trained on, and what is
-# DOC kept at its best. A draw or a mask depends on seed, process and step alone, so a run resumed from
-# DOC its checkpoint is the run that was never interrupted.
-# DOC """
 
 WEIGHTS, HISTORY = "extractor.safetensors", "history.jsonl"
 EVALUATION_PAIRS = 5000
@@ -243,7 +234,7 @@ class Run:
         torch._foreach_lerp_(old, new, 1 - keep)
 
     def evaluate(self) -> Evaluation:
-        """Judge the averaged weights on development authors and keep them if they are best."""
+        """Evaluate the averaged weights on development authors and keep them if they are best."""
         roc, recall = {}, {}
         for number, name in enumerate(self.prepared.domains):
             documents = self.prepared.documents(number, part=1)[: self.recipe.evaluate_documents]
@@ -383,6 +374,16 @@ class Run:
         }
         longest, ngrams = self.config.batch.max_crop, self.prepared.ngrams
         return Extractor(network, self.prepared.vocabulary, longest, card, ngrams)
+
+
+def embed_documents(
+    network: Network, corpus: DeviceCorpus, prepared: Prepared, documents: IntArray, **options: int
+) -> NDArray[np.float32]:
+    """LEVs of documents of a prepared corpus; options are those of :func:`embed`."""
+    starts, lengths = prepared.offsets[documents], prepared.lengths[documents]
+    levs = embed(network, corpus, starts, lengths, documents=documents, **options)  # type: ignore[arg-type]
+    found: NDArray[np.float32] = levs.cpu().numpy()
+    return found
 
 
 def nearest(vectors: Tensor, count: int) -> NDArray[np.int64]:

@@ -1,10 +1,14 @@
-r"""Where the weights of a run start.
+r"""Where the weights of a run start, and how far each step goes.
 
 .. math:: \theta_0 \sim p(\theta \mid \text{seed}), \qquad
-    E_t = v_t / \operatorname{sd}(v), \qquad W_0 = 0.1\, V_k
+    E_t = v_t / \operatorname{sd}(v), \qquad W_0 = 0.1\, V_k, \qquad
+    \eta(t) = \eta\, \min\!\left(1, \tfrac{t + 1}{t_w}\right)
+    \left(f + (1 - f)\, \tfrac{1 + \cos \pi s}{2}\right)
 
 :math:`v_t` is the given vector of word t, if there is one, and :math:`V_k` the leading directions
 of the n-grams of the training documents. Earlier weights, where named, replace all that they fit.
+:math:`t_w` is the number of steps of warm-up, :math:`s` the share of the run that is done and
+:math:`f` the share of the rate that is left at its end.
 """
 
 from __future__ import annotations
@@ -99,16 +103,6 @@ def start_from(network: Network, weights: Path | None) -> None:
     before, state = read_extractor(weights).network.state_dict(), network.state_dict()
     same = {name for name in state if name in before and before[name].shape == state[name].shape}
     network.load_state_dict({name: before[name] for name in same}, strict=False)
-
-
-# DOC r"""How far a step goes, and for which weights.
-# DOC
-# DOC .. math:: \eta(t) = \eta\, \min\!\left(1, \tfrac{t + 1}{t_w}\right)
-# DOC     \left(f + (1 - f)\, \tfrac{1 + \cos \pi s}{2}\right)
-# DOC
-# DOC with :math:`t_w` steps of warm-up, :math:`s` the share of the run that is done and :math:`f` the
-# DOC share of the rate that is left at its end.
-# DOC """
 
 
 def learning_rate(recipe: Recipe, step: int, share_done: float) -> float:

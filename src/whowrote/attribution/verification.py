@@ -22,7 +22,6 @@ from scipy.special import expit
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.profiles import text_rows, unit_rows
 from whowrote.attribution.rows import Read
-from whowrote.metrics import auc, balanced_pairs
 
 PAIRS = 10_000
 LEAST_PAIRS = 6
@@ -131,6 +130,8 @@ class _Examples:
 def _examples(
     rows: sparse.csr_matrix, words: IntArray, codes: IntArray, columns: Sequence[slice]
 ) -> _Examples:
+    from whowrote.metrics import balanced_pairs  # late: answers need none
+
     pairs = balanced_pairs(codes, PAIRS)
     both = np.column_stack([pairs.left, pairs.right])
     similar = [cosines(rows[:, own], both) for own in columns]
@@ -140,6 +141,8 @@ def _examples(
 def fit_verifier(read: Read, columns: Sequence[slice], codes: IntArray) -> Verifier | None:
     """Learn the curve from pairs of training texts; None where there are too few."""
     from sklearn.linear_model import LogisticRegression  # late: answers need none
+
+    from whowrote.metrics import auc
 
     whole = _examples(text_rows(read), text_words(read), codes, columns)
     if len(whole.same) < LEAST_PAIRS:

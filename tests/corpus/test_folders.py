@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from whowrote.corpus.formats import READERS, Options, detect
+from whowrote.corpus.documents import Options
+from whowrote.corpus.formats import READERS, detect, reader
 from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import CorpusWarning, InputError
 
@@ -194,6 +195,7 @@ def test_a_format_on_the_wrong_kind_of_path(tmp_path: Path, format: str, needed:
 def test_every_detected_format_has_a_reader(tmp_path: Path) -> None:
     for suffix in ("csv", "tsv", "tab", "parquet", "txt", "weird"):
         assert detect(tmp_path / f"x.{suffix}.gz", Options()) in READERS
+    assert all(callable(reader(format)) for format in READERS)
 
 
 def test_unreadable_file(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from whowrote.clustering import Agreement, Choice, Clustering
     from whowrote.corpus.audit import Audit, DuplicateSet
-    from whowrote.corpus.formats import Options
+    from whowrote.corpus.documents import Options
     from whowrote.corpus.texts import Corpus
 
 _ROWS = 40  # of a table on screen; --json has them all
@@ -71,7 +71,7 @@ def audit(
     Example: `whowrote audit my_corpus/ --json > audit.json`
     """
     from whowrote.corpus.audit import audit as audit_corpus
-    from whowrote.corpus.formats import Options
+    from whowrote.corpus.documents import Options
 
     limit = int(max_document_mb * 1e6)
     options = Options(text_column, author_column, id_column, group_column, limit)

@@ -1,8 +1,9 @@
-"""Texts and who wrote them: one immutable record, and the way to read it from disk.
+"""A corpus: texts, who wrote them, and the way to read them from disk.
 
 ``load`` reads a whole corpus into memory, ``stream`` passes over one that does not fit; both use
-the same readers (:mod:`whowrote.corpus.formats`). Nothing is dropped silently: each document that was
-skipped or repaired has an entry in ``Corpus.notes``.
+the same readers (:mod:`whowrote.corpus.formats`). Nothing is dropped silently: each document that
+was skipped or repaired has an entry in ``Corpus.notes``. A text is cleaned and hashed once, when it
+comes in; subsets and joined corpora keep what was found then.
 """
 
 from __future__ import annotations
@@ -13,19 +14,12 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from whowrote.corpus.formats import (
-    DEFAULT_MAX_DOCUMENT_BYTES,
-    Document,
-    Note,
-    Options,
-    Raw,
-    finish,
-    read,
-)
+from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES, Document, Note, Options, Raw
+from whowrote.corpus.formats import finish, read
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.formatting import count
 
@@ -109,6 +103,30 @@ class Corpus:
             sha256=tuple(document.sha256 for document in documents),
             notes=tuple(item for item in items if isinstance(item, Note)),
         )
+
+    @classmethod
+    def join(cls, corpora: Iterable[Corpus]) -> Corpus:
+        """All documents of several corpora in their order, as they are, with the notes on them.
+
+        Where two documents have the same id, all are numbered.
+
+        >>> one, two = Corpus.from_texts(["I am."], ids=["a"]), Corpus.from_texts(["I was."])
+        >>> Corpus.join([one, two]).ids, Corpus.join([one, one]).ids
+        (('a', '1'), ('1: a', '2: a'))
+        """
+        parts = list(corpora)
+        known = [name for part in parts for name in part.ids]
+        alike = len(set(known)) < len(known)
+        found: list[Document | Note] = []
+        number = 0
+        for part in parts:
+            names: dict[str | None, str] = {}
+            for number, document in enumerate(part, start=number + 1):
+                names[document.id] = f"{number}: {document.id}" if alike else document.id
+                found.append(_renamed(document, names[document.id]))
+            for note in part.notes:
+                found.append(replace(note, document=names.get(note.document, note.document)))
+        return cls.from_documents(found)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -255,6 +273,12 @@ def _warn(kinds: Mapping[str, int], path: Path, cure: str) -> None:
     if kinds:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         warnings.warn(f"{path}: {counts} ({cure})", CorpusWarning, stacklevel=3)
+
+
+def _renamed(document: Document, name: str) -> Document:
+    """With another id; a document that is its own group stays so."""
+    alone = document.group == document.id
+    return replace(document, id=name, group=name if alone else document.group)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

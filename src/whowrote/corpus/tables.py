@@ -1,4 +1,4 @@
-"""Tables, streamed: CSV and TSV, one JSON object per line, Parquet; ``path -> raw texts and notes``.
+"""Tables, streamed: CSV, TSV, one JSON object per line, Parquet; ``path -> raw texts and notes``.
 
 Which column holds the text, the author, the id and the group is as told, or as names suggest.
 """

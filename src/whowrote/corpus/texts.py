@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count as numbered_from
 from pathlib import Path
 
 from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES, Document, Note, Options, Raw
@@ -70,13 +71,13 @@ class Corpus:
         An empty text is an error here, not a note: skipping it would shift every later position.
         """
         _check_texts(texts)
-        count = len(texts)
-        authors = [None] * count if authors is None else authors
-        ids = [str(number) for number in range(1, count + 1)] if ids is None else ids
-        metadata = [{}] * count if metadata is None else metadata
+        n = len(texts)
+        authors = [None] * n if authors is None else authors
+        ids = [str(number) for number in range(1, n + 1)] if ids is None else ids
+        metadata = [{}] * n if metadata is None else metadata
         given = {"authors": authors, "ids": ids, "groups": groups, "metadata": metadata}
         for name, column in given.items():
-            _check_length(name, count if column is None else len(column), count)
+            _check_length(name, n if column is None else len(column), n)
         raws = (
             Raw(
                 text, authors[i], ids[i], "texts", i + 1, groups[i] if groups else None, metadata[i]
@@ -117,13 +118,13 @@ class Corpus:
         parts = list(corpora)
         known = [name for part in parts for name in part.ids]
         alike = len(set(known)) < len(known)
+        numbers = numbered_from(1)
         found: list[Document | Note] = []
-        number = 0
         for part in parts:
-            names: dict[str | None, str] = {}
-            for number, document in enumerate(part, start=number + 1):
-                names[document.id] = f"{number}: {document.id}" if alike else document.id
-                found.append(_renamed(document, names[document.id]))
+            names: dict[str | None, str] = {
+                name: f"{next(numbers)}: {name}" if alike else name for name in part.ids
+            }
+            found += [_renamed(document, names[document.id]) for document in part]
             for note in part.notes:
                 found.append(replace(note, document=names.get(note.document, note.document)))
         return cls.from_documents(found)

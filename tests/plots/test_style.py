@@ -14,6 +14,7 @@ from whowrote.plots import (
     degrees_of_freedom,
     probability_bars,
     save,
+    save_all,
 )
 from whowrote.plots.style import group_colour
 
@@ -33,6 +34,12 @@ def test_saved_files_are_what_they_say_and_always_the_same(
     assert first.startswith(start)
     assert save(probability_bars(BARS), path).read_bytes() == first
     assert [file.name for file in path.parent.iterdir()] == [name]
+
+
+def test_all_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
+    paths = save_all({"bars": probability_bars(BARS)}, tmp_path)
+    assert paths == [tmp_path / "bars.png", tmp_path / "bars.svg"]
+    assert all(path.stat().st_size > 1000 for path in paths)
 
 
 def test_another_format_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,15 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def save_all(figures: Mapping[str, Figure], folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every figure under its name, as PNG and as SVG."""
+    return [
+        save(figure, Path(folder) / f"{name}{kind}")
+        for name, figure in figures.items()
+        for kind in FORMATS
+    ]
+
+
 def svg(figure: Figure) -> str:
     """The figure as one SVG text; the same figure gives the same text."""
     page = io.BytesIO()
@@ -137,7 +146,7 @@ def write_names(
     """Write names at places so that none covers another; return how many were written.
 
     The layout must be final. The name farthest from all others goes first and stands where it
-    belongs; one without a free place is left out, or with ``all_of_them`` put where it covers least.
+    belongs; one without a free place is left out, or with ``all_of_them`` put where it hides least.
     """
     style = {"fontsize": size, "fontweight": "bold"}
     pixels = np.asarray(axes.transData.transform(places), dtype=np.float64)

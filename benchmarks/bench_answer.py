@@ -81,12 +81,12 @@ def seconds(*arguments: str) -> float:
 
 
 def measure(model: Path, text: Path, runs: int) -> dict[str, list[float]]:
-    """Seconds of every part and run; what takes turns suffers alike from a busy machine."""
+    """Seconds of every part and run; what takes turns suffers alike from other programs."""
     found: dict[str, list[float]] = {}
     for _ in range(runs):
-        busy = processor_seconds()
+        busy = cpu_seconds()
         whole = seconds("-m", "whowrote", "attribute", str(model), str(text))
-        took = {"whole": whole, "processor": processor_seconds() - busy}
+        took = {"whole": whole, "CPU": cpu_seconds() - busy}
         took["torch alone"] = seconds("-c", "import torch")
         took[START] = seconds("-c", "pass")
         took |= json.loads(run(__file__, "--steps", str(model), str(text)))
@@ -95,7 +95,7 @@ def measure(model: Path, text: Path, runs: int) -> dict[str, list[float]]:
     return found
 
 
-def processor_seconds() -> float:
+def cpu_seconds() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
@@ -113,7 +113,7 @@ def steps(model: Path, text: Path) -> dict[str, float]:
 
     from whowrote.cli import app
 
-    command = typer.main.get_command(app).commands["attribute"]  # type: ignore[attr-defined]
+    command = typer.main.get_group(app).get_command(None, "attribute")  # type: ignore[arg-type]
     command.make_context("attribute", [str(model), str(text)])
     lap("reading the command line")
     import torch  # noqa: F401
@@ -144,10 +144,8 @@ def steps(model: Path, text: Path) -> dict[str, float]:
 
 def report(found: dict[str, list[float]]) -> None:
     middle = {name: median(values) for name, values in found.items()}
-    whole, processor, torch_alone = (
-        middle.pop(name) for name in ("whole", "processor", "torch alone")
-    )
-    print(f"whowrote attribute: {whole:.2f} s (median), {processor:.2f} s of processor time")
+    whole, cpu, torch_alone = (middle.pop(name) for name in ("whole", "CPU", "torch alone"))
+    print(f"whowrote attribute: {whole:.2f} s (median), {cpu:.2f} s of CPU time")
     print(f"{'part':42} seconds  share  / import torch")
     for name, value in {**middle, REST: whole - sum(middle.values())}.items():
         print(f"{name:42} {value:7.2f} {value / whole:5.0%}  {value / torch_alone:6.2f}")

@@ -77,11 +77,11 @@ def test_names_that_mean_nothing_do_not_agree(found: Clustering) -> None:
 
 
 def test_authors_are_not_learnt_from_and_a_seed_gives_the_same_groups(found: Clustering) -> None:
-    blind = cluster(made_up(labelled=False), PEOPLE, features=NGrams())
-    assert blind.agreement is None
-    assert blind.placed == found.placed
-    assert (blind.groups, blind.features) == (found.groups, "NGrams")
-    assert blind.fingerprint != found.fingerprint  # the authors are part of a corpus
+    unlabelled = cluster(made_up(labelled=False), PEOPLE, features=NGrams())
+    assert unlabelled.agreement is None
+    assert unlabelled.placed == found.placed
+    assert (unlabelled.groups, unlabelled.features) == (found.groups, "NGrams")
+    assert unlabelled.fingerprint != found.fingerprint  # the authors are part of a corpus
 
 
 def test_a_feature_set_that_is_given_stays_unfitted() -> None:

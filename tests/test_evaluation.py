@@ -6,7 +6,7 @@ import pytest
 from attribution.people import corpus
 from whowrote import Attributor, Corpus
 from whowrote.errors import InputError
-from whowrote.evaluation import CrossValidation, cross_validate
+from whowrote.evaluation import BASELINES, CrossValidation, cross_validate
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +16,7 @@ def found() -> CrossValidation:
     return cross_validate(known, Attributor("ngrams"), baselines=["ngram-svm"], n_folds=4)
 
 
-def test_every_text_is_judged_once_by_every_method(found: CrossValidation) -> None:
+def test_every_text_is_answered_once_by_every_method(found: CrossValidation) -> None:
     assert [method.name for method in found.methods] == ["whowrote", "ngram-svm"]
     for method in found.methods:
         assert method.evaluation.n == found.texts == 24
@@ -46,7 +46,21 @@ def test_groups_stay_whole_and_few_texts_lower_the_folds() -> None:
     assert cross_validate(known, Attributor("ngrams")).n_folds == 3
 
 
+def test_every_baseline_answers_for_the_same_texts() -> None:
+    texts, authors = corpus(2, 6)
+    known = Corpus.from_texts(texts, authors)
+    found = cross_validate(known, Attributor("ngrams"), baselines=list(BASELINES), n_folds=2)
+    assert [method.name for method in found.methods] == ["whowrote", *BASELINES]
+    assert {"gaussian", "student-t"} < set(BASELINES)
+    for method in found.methods[1:]:
+        assert method.evaluation.n == 12
+        assert np.isfinite(method.evaluation.log_loss)
+        assert method.evaluation.error < 0.4, method.name
+        assert method.none_share is None
+
+
 def test_an_unknown_baseline() -> None:
     texts, authors = corpus(2, 3)
-    with pytest.raises(InputError, match=r"baseline 'x' is not known; it must be one of ngram-svm"):
+    listed = "ngram-svm, delta, linear-svm, rbf-svm, gaussian, student-t"
+    with pytest.raises(InputError, match=f"baseline 'x' is not known; it must be one of {listed}$"):
         cross_validate(Corpus.from_texts(texts, authors), baselines=["x"])

@@ -51,9 +51,9 @@ __all__ = [
     "load",
 ]
 
-
 __getattr__ = on_first_use(__name__, _HOME)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    """The table of contents, and no helper of it."""
+    return sorted(__all__)

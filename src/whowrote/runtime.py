@@ -1,4 +1,7 @@
-"""Tables of contents whose names are imported on first use: nobody loads what he does not need."""
+"""What this process loads and may use: names imported on first use, and CPU cores.
+
+A table of contents that imports its names on first use costs nothing to those who need few of them.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,8 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]
     return find
 
 
-# DOC """How many processor cores this process may use."""
-
-
 def usable_cores() -> int:
-    """Cores of this process's affinity where the system tells it, else those of the machine.
+    """CPU cores of this process's affinity where the system tells it, else all there are.
 
     >>> usable_cores() >= 1
     True

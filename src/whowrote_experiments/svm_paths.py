@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.baselines.svm import weakest_duels
+from whowrote.baselines.svm import minimum_margins
 
 
 def fit(
@@ -118,4 +118,4 @@ def kernel_path(
 def _scores(among: FloatArray, codes: IntArray, beside: FloatArray, C: float) -> FloatArray:
     machine = SVC(C=C, kernel="precomputed", decision_function_shape="ovo", cache_size=500)
     machine.fit(among, codes)
-    return weakest_duels(machine.decision_function(beside), len(machine.classes_))
+    return minimum_margins(machine.decision_function(beside), len(machine.classes_))

@@ -5,6 +5,7 @@ import gc
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from whowrote.cli import app, main
 from whowrote.errors import InputError
 
 runner = CliRunner()
-COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+COMMANDS = typer.main.get_group(app).list_commands(None)  # type: ignore[arg-type]
+MODULES = [f"whowrote.cli.{name}" for name in ("corpora", "measures", "models", "vectors")]
 HEAVY = ("torch", "sklearn", "numpy", "scipy", "matplotlib", "pyarrow")
 
 
@@ -28,7 +30,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs the resource usage of child processes")
-def test_help_takes_half_a_second_of_processor_time_at_most() -> None:
+def test_help_takes_half_a_second_of_cpu_time_at_most() -> None:
     import resource
 
     def used() -> float:
@@ -49,8 +51,32 @@ def test_help_loads_nothing_heavy(command: str | None) -> None:
     assert loaded(HEAVY, *arguments) == []
 
 
-def test_the_watch_on_imports_sees_a_heavy_one() -> None:
+def test_a_heavy_import_would_be_seen() -> None:
     assert loaded(HEAVY, "--help", before="import numpy") == ["numpy"]
+
+
+def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
+    assert set(COMMANDS) == {
+        *("train", "attribute", "evaluate", "cluster", "verify", "enroll", "inspect", "audit"),
+        *("demo", "embed", "sweep", "extractor", "experiment"),
+    }
+
+
+def test_a_command_loads_no_other_one() -> None:
+    others = [*MODULES, "whowrote_experiments"]
+    assert loaded(others, "verify", "--help") == ["whowrote.cli.models"]
+    assert loaded(others, "extractor", "train", "--help") == ["whowrote.cli.vectors"]
+    assert loaded(others, "experiment", "--help") == ["whowrote_experiments"]
+    assert loaded(others, "--help") == others  # whose first lines it shows
+
+
+def test_a_reader_is_loaded_with_its_format(tmp_path: Path) -> None:
+    readers = [f"whowrote.corpus.{name}" for name in ("folders", "pan", "tables")]
+    (tmp_path / "a.txt").write_text("A text of some words.")
+    assert loaded(readers, "audit", tmp_path / "a.txt") == ["whowrote.corpus.folders"]
+    (tmp_path / "a.csv").write_text("text,author\nA text.,Ann\n")
+    assert "whowrote.corpus.pan" not in loaded(readers, "audit", tmp_path / "a.csv")
+    assert loaded(readers, "audit", tmp_path) == readers  # a folder may hold PAN's problems
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -84,6 +110,7 @@ def test_unknown_commands_and_options_leave_with_status_two() -> None:
         answer = runner.invoke(app, arguments)
         assert answer.exit_code == 2
         assert said in answer.stderr
+    assert "Did you mean 'attribute'?" in " ".join(runner.invoke(app, ["atribute"]).stderr.split())
 
 
 def test_bad_input_is_one_line_on_standard_error() -> None:

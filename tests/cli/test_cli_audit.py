@@ -1,4 +1,4 @@
-"""``whowrote audit``: a table on screen, JSON for machines, one line and status 2 for bad input."""
+"""``whowrote audit``: a table on screen, JSON for programs, one line and status 2 for bad input."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""``whowrote cluster``: tables on screen, JSON for machines, one sentence for bad input."""
+"""``whowrote cluster``: tables on screen, JSON for programs, one sentence for bad input."""
 
 import json
 import subprocess

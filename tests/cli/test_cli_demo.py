@@ -73,7 +73,7 @@ def test_the_table_fits_eighty_columns_and_says_what_happened() -> None:
     text = " ".join(answer.stdout.split())
     assert "whowrote: 1 of 2 right (95 % interval 9% to 91%)." in text
     assert "n-gram SVM: 1 of 2 right" in text
-    assert "Abraham Lincoln is not enrolled: 1 of his 1 addresses are said to be by none" in text
+    assert "Abraham Lincoln is not enrolled: 1 of their 1 addresses are said to be by none" in text
     assert "Time 61 s, peak memory 321 MB." in text
     assert "split 0123456789ab, seed 7" in text
     assert "Plot: somewhere/demo.png Page: somewhere/demo.html" in text

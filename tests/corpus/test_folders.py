@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from whowrote.corpus.formats import READERS, Options, detect
+from whowrote.corpus.documents import Options
+from whowrote.corpus.formats import READERS, detect, reader
 from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import CorpusWarning, InputError
 
@@ -194,6 +195,7 @@ def test_a_format_on_the_wrong_kind_of_path(tmp_path: Path, format: str, needed:
 def test_every_detected_format_has_a_reader(tmp_path: Path) -> None:
     for suffix in ("csv", "tsv", "tab", "parquet", "txt", "weird"):
         assert detect(tmp_path / f"x.{suffix}.gz", Options()) in READERS
+    assert all(callable(reader(format)) for format in READERS)
 
 
 def test_unreadable_file(tmp_path: Path) -> None:
@@ -201,3 +203,81 @@ def test_unreadable_file(tmp_path: Path) -> None:
     (tmp_path / "Ann" / "2.txt").symlink_to(tmp_path / "gone")
     with pytest.raises(InputError, match=r"2\.txt cannot be read .*: give a readable file"):
         load(tmp_path)
+
+
+# The Blog Authorship Corpus, in the form it is published in
+
+BLOG = b"""<Blog>
+
+<date>31,May,2004</date>
+<post>
+
+  It\x92s raining & I
+  like <b>it</b> &amp; you.
+
+</post>
+
+<date>01,June,2004</date>
+<post>
+  na\xc3\xafve
+</post>
+
+<date>02,June,2004</date>
+<post>   </post>
+<post>no date, no end
+<date>03,June,2004</date>
+<post>last</post>
+</Blog>
+"""
+NAME = "1000331.female.37.indUnk.Leo.xml"
+
+
+@pytest.fixture
+def blogs(tmp_path: Path) -> Path:
+    (tmp_path / NAME).write_bytes(BLOG)
+    (tmp_path / "5114.male.25.Law.Aries.xml").write_bytes(b"<Blog><post>mine</post></Blog>")
+    return tmp_path
+
+
+def test_blogs(blogs: Path) -> None:
+    with pytest.warns(CorpusWarning, match="1 empty, 1 encoding, 1 unclosed"):
+        corpus = load(blogs)
+    assert corpus.texts == (
+        "It’s raining & I\n  like <b>it</b> & you.",
+        "naïve",
+        "no date, no end",
+        "last",
+        "mine",
+    )
+    assert corpus.ids == (*(f"1000331/000{i}" for i in (1, 2, 4, 5)), "5114/0001")
+    assert corpus.authors == ("1000331",) * 4 + ("5114",)
+    about = {"gender": "female", "age": "37", "industry": "indUnk", "sign": "Leo"}
+    assert corpus.metadata[0] == {**about, "date": "31,May,2004"}
+    assert corpus.metadata[2]["date"] is None
+    assert [(note.kind, note.line, note.document) for note in corpus.notes] == [
+        ("encoding", 4, "1000331/0001"),
+        ("empty", 17, "1000331/0003"),
+        ("unclosed", 18, "1000331/0004"),
+    ]
+
+
+def test_one_blogger(blogs: Path) -> None:
+    assert load(blogs / "5114.male.25.Law.Aries.xml").texts == ("mine",)
+
+
+def test_other_files_among_blogs_are_noted(blogs: Path) -> None:
+    (blogs / NAME).unlink()
+    (blogs / "readme.txt").write_text("about")
+    (blogs / "7.male.25.Law.Aries.xml").write_text("<Blog></Blog>")
+    with pytest.warns(CorpusWarning, match="1 empty, 1 not-text"):
+        corpus = load(blogs)
+    assert [note.message for note in corpus.notes] == [
+        "a blogger's file without <post>: skipped",
+        "a .txt file among the blogs: skipped",
+    ]
+
+
+def test_no_blogs(tmp_path: Path) -> None:
+    (tmp_path / "letters.xml").write_text("<a/>")
+    with pytest.raises(InputError, match="has no file of the Blog Authorship Corpus; each must be"):
+        load(tmp_path, format="blogs")

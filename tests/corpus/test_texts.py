@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import hashlib
+import io
 import pickle
 import re
 import warnings
@@ -14,6 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import whowrote
+from whowrote.attribution.jobs import questioned
+from whowrote.corpus import decoding, formats
 from whowrote.corpus.texts import Corpus, Document, Note, load, stream
 from whowrote.errors import CorpusWarning, InputError
 
@@ -60,6 +63,54 @@ def test_defaults_number_the_texts_and_make_each_its_own_group() -> None:
     corpus = Corpus.from_texts(["x", "y"])
     assert corpus.authors == (None, None)
     assert corpus.ids == corpus.groups == ("1", "2")
+
+
+def test_joined_corpora_keep_their_documents(small: Corpus) -> None:
+    other = Corpus.from_texts(["nine\x00"], ["c"], ids=["t"])
+    both = Corpus.join([small, other])
+    assert list(both) == [*small, *other]
+    assert both.notes == other.notes
+    assert both.notes != ()
+    assert len(Corpus.join([])) == 0
+
+
+def test_joined_corpora_are_numbered_where_ids_are_alike(small: Corpus) -> None:
+    other = Corpus.from_texts(["nine\x00", "ten"], ids=["p", "t"])
+    both = Corpus.join([small, other])
+    assert both.ids == ("1: p", "2: q", "3: r", "4: s", "5: p", "6: t")
+    assert both.texts == small.texts + other.texts
+    assert both.sha256 == small.sha256 + other.sha256
+    assert both.groups == ("g", "g", "h", "4: s", "5: p", "6: t")
+    assert [note.document for note in both.notes] == ["5: p"]
+
+
+def test_a_text_is_cleaned_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its way from a file or standard input through every kind of selection."""
+    seen: list[str] = []
+    hashed = {"n": 0}
+
+    def counting_clean(text: str) -> decoding.Decoded:
+        seen.append(text)
+        return clean(text)
+
+    def counting_hash(data: bytes) -> object:
+        hashed["n"] += 1
+        return sha256(data)
+
+    clean, sha256 = decoding.clean, hashlib.sha256
+    monkeypatch.setattr(decoding, "clean", counting_clean)
+    monkeypatch.setattr(formats, "clean", counting_clean)
+    monkeypatch.setattr(formats.hashlib, "sha256", counting_hash)
+    for folder in ("Ann", "Bob"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.txt").write_text(f"by {folder}")
+    paths = [str(tmp_path / "Ann" / "1.txt"), str(tmp_path / "Bob" / "1.txt"), str(tmp_path), "-"]
+    corpus = questioned(paths, io.StringIO("piped in"))
+    assert corpus.ids == ("1: 1.txt", "2: 1.txt", "3: Ann/1.txt", "4: Bob/1.txt", "5: -")
+    parts = corpus.subset(range(4)), corpus.labelled(), *corpus.by_author().values()
+    assert Corpus.join([parts[0], corpus.subset([4])]).texts == corpus.texts
+    assert seen == ["by Ann", "by Bob", "by Ann", "by Bob", "piped in"]
+    assert hashed["n"] == len(seen)
 
 
 def test_by_author_labelled_and_unlabelled(small: Corpus) -> None:

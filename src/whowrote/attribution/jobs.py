@@ -12,7 +12,7 @@ from whowrote.attribution.answers import Enrolled, check_limit
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.verification import Verdict
-from whowrote.corpus.texts import Corpus, Document, load
+from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid
 from whowrote.features.interface import FittedFeatures
@@ -82,17 +82,10 @@ def open_model(path: Path, none_below: float | None = None) -> FittedAttributor:
 
 def questioned(paths: Sequence[str], stdin: TextIO, **reading: Any) -> Corpus:
     """The texts of files, folders, tables and (as ``-``) standard input, in their order."""
-    found: list[Document] = []
-    for path in paths:
-        if path == STDIN:
-            found += Corpus.from_texts([_whole(stdin)], ids=[STDIN])
-        else:
-            found += load(path, **reading)
-    ids = [document.id for document in found]
-    if len(set(ids)) < len(ids):  # the same names in several folders
-        ids = [f"{number}: {name}" for number, name in enumerate(ids, start=1)]
-    texts = [document.text for document in found]
-    return Corpus.from_texts(texts, ids=ids)
+    return Corpus.join(
+        Corpus.from_texts([_whole(stdin)], ids=[STDIN]) if path == STDIN else load(path, **reading)
+        for path in paths
+    )
 
 
 def _whole(stdin: TextIO) -> str:

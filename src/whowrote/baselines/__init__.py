@@ -1,7 +1,8 @@
 """What the model has to beat: baselines behind the scikit-learn contract.
 
-On vectors: two support vector machines, one Gaussian per author, one Student-t per author.
-On texts: the n-gram support vector machine, the opponent in accuracy, and Burrows' Delta.
+On vectors: a linear and an RBF SVM (support vector machine), one Gaussian per author, and one
+Student-t per author.
+On texts: the n-gram SVM, the opponent in accuracy, and Burrows' Delta.
 All of them answer ``predict`` with the argmax of ``predict_proba``.
 """
 

@@ -1,4 +1,4 @@
-"""Classic attribution on texts: the n-gram support vector machine and Burrows' Delta."""
+"""Classic attribution on texts: the n-gram SVM and Burrows' Delta."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NGramSVM(_TextClassifier):
 
     The case of letters is kept: it is style. N-grams of fewer than ``min_df`` texts are dropped;
     with "auto" the limits are 5 (characters) and 3 (words), and sink where texts are few. The
-    vectoriser is fitted once. The machine is fitted on all rows for the answer, and on ``cv``
+    vectoriser is fitted once. The SVM is fitted on all rows for the answer, and on ``cv``
     folds of the same rows for the temperature of the probabilities, which costs no accuracy.
 
     >>> texts = ["I walk, and I sing."] * 3 + ["We went home; we slept!"] * 3
@@ -93,13 +93,13 @@ class NGramSVM(_TextClassifier):
         self.random_state = random_state
 
     def fit(self, X: Sequence[str], y: ArrayLike) -> Self:
-        """Learn the n-grams, the machine and, with ``probability``, its temperature."""
+        """Learn the n-grams, the SVM and, with ``probability``, its temperature."""
         texts = _checked_pairs(X, y)
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
         self.ngrams_ = NGrams(min_df=self.min_df, max_features=self.max_features)
         rows = self.ngrams_.fit_transform(texts)
-        self.machine_ = self._machine().fit(rows, codes)
+        self.svm_ = self._svm().fit(rows, codes)
         if self.probability:
             self.temperature_ = fit_temperature(self._cross_scores(rows, codes), codes)
         return self
@@ -115,12 +115,12 @@ class NGramSVM(_TextClassifier):
         """Probabilities, one column per class of ``classes_``."""
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    def _machine(self) -> LinearSVC:
+    def _svm(self) -> LinearSVC:
         return LinearSVC(C=self.C, dual=True, random_state=self.random_state)
 
     def _cross_scores(self, rows: sparse.csr_matrix, codes: NDArray[np.intp]) -> FloatArray:
         return cross_scores(
-            lambda X, y, new: two_columns(self._machine().fit(X, y).decision_function(new)),
+            lambda X, y, new: two_columns(self._svm().fit(X, y).decision_function(new)),
             rows,
             codes,
             n_folds=self.cv,
@@ -128,7 +128,7 @@ class NGramSVM(_TextClassifier):
         )
 
     def _scores(self, texts: list[str]) -> FloatArray:
-        return two_columns(self.machine_.decision_function(self.ngrams_.transform(texts)))
+        return two_columns(self.svm_.decision_function(self.ngrams_.transform(texts)))
 
 
 class BurrowsDelta(_TextClassifier):

@@ -1,9 +1,19 @@
-r"""The multivariate Student-t: density, and maximum likelihood by EM.
+r"""One density per class on vectors, Gaussian or Student-t, and Bayes' rule.
+
+.. math:: \log p(k \mid x) = \log \pi_k + \log p_k(x) - \log \sum_j \pi_j\, p_j(x), \qquad
+    \Sigma_k = (1 - s)\, S_k + s\, \Psi
 
 .. math:: \log t(x; \mu, \Sigma, \nu) =
     \log\Gamma\tfrac{\nu + d}{2} - \log\Gamma\tfrac{\nu}{2} - \tfrac{d}{2} \log(\nu\pi)
     - \tfrac12 \log|\Sigma| - \tfrac{\nu + d}{2} \log\left(1 + \delta/\nu\right),
     \qquad \delta = (x - \mu)^\top \Sigma^{-1} (x - \mu)
+
+Rows (n, L) and the names of their classes go in; log-probabilities and log densities come out.
+Every class has its own scale matrix :math:`\Sigma_k`, drawn towards a target :math:`\Psi` that all
+classes share. With *s* = 0 the Gaussians make quadratic, with *s* = 1 linear discriminant analysis
+(but for the shrinkage inside :math:`\Psi`, see :func:`shared_scale`). For the Student-t,
+:math:`S_k` is the weighted scatter of EM and the mixing is exactly the posterior mode under an
+inverse-Wishart prior of weight :math:`\kappa = n_k s/(1 - s)`, so that EM still climbs.
 
 The t is a Gaussian whose precision is itself drawn from a Gamma. EM weighs each row by its expected
 precision :math:`u = (\nu + d)/(\nu + \delta)`, so that outliers count little; :math:`\nu` then
@@ -33,6 +43,8 @@ from whowrote.baselines.svm import encode
 from whowrote.errors import InputError
 
 
+# The model has this density too (model/distributions.py), in torch, differentiable and batched. EM
+# needs neither, and a baseline that shared the model's code could share its mistakes.
 @dataclass(frozen=True)
 class Component:
     """Location, lower Cholesky factor of the scale matrix, and degrees of freedom.
@@ -164,20 +176,6 @@ def _log_kernel(distance: FloatArray, d: int, nu: float) -> FloatArray:
     return np.asarray(constant - (nu + d) / 2.0 * np.log1p(distance / nu))
 
 
-# DOC r"""One density per class on vectors, Gaussian or Student-t, and Bayes' rule.
-# DOC
-# DOC .. math:: \log p(k \mid x) = \log \pi_k + \log p_k(x) - \log \sum_j \pi_j\, p_j(x)
-# DOC
-# DOC Every class has its own scale matrix, drawn towards a target that all classes share:
-# DOC
-# DOC .. math:: \Sigma_k = (1 - s)\, S_k + s\, \Psi
-# DOC
-# DOC With *s* = 0 the Gaussians make quadratic, with *s* = 1 linear discriminant analysis (but for the
-# DOC shrinkage inside :math:`\Psi`, see :func:`shared_scale`). For the
-# DOC Student-t, :math:`S_k` is the weighted scatter of EM and the mixing is exactly the posterior mode
-# DOC under an inverse-Wishart prior of weight :math:`\kappa = n_k s/(1 - s)`, so that EM still climbs.
-# DOC """
-
 TARGETS = ("tied", "diagonal", "identity")
 
 
@@ -212,9 +210,7 @@ class _ComponentPerClass(ClassifierMixin, BaseEstimator):
         self.classes_, codes = labels.classes, labels.codes
         counts = np.bincount(codes)
         means = np.stack([rows[codes == k].mean(axis=0) for k in range(len(counts))])
-        with threadpool_limits(
-            limits=1, user_api="blas"
-        ):  # threads only quarrel over small matrices
+        with threadpool_limits(limits=1, user_api="blas"):  # small matrices: threads only wait
             scale = shared_scale(rows - means[codes], self.target)
             fits = [self._fit_class(rows[codes == k], scale) for k in range(len(counts))]
         self.log_priors_ = np.log(counts / counts.sum())
@@ -279,12 +275,7 @@ class GaussianMixtureClassifier(_ComponentPerClass):
 
 
 class StudentTMixtureClassifier(_ComponentPerClass):
-    r"""One multivariate Student-t per class, degrees of freedom learnt, or fixed by ``nu``.
-
-    .. math:: \log t(x; \mu, \Sigma, \nu) =
-        \log\Gamma\tfrac{\nu + d}{2} - \log\Gamma\tfrac{\nu}{2}
-        - \tfrac{d}{2} \log(\nu\pi) - \tfrac12 \log|\Sigma|
-        - \tfrac{\nu + d}{2} \log\left(1 + \delta/\nu\right)
+    """One multivariate Student-t per class, degrees of freedom learnt, or fixed by ``nu``.
 
     Large ``nu`` is the Gaussian; small ``nu`` says that an author now and then writes quite unlike
     themselves. ``history_`` holds each class's penalised log-likelihood after every round of EM.

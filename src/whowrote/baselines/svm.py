@@ -1,4 +1,21 @@
-"""Names of classes in, numbers out: what every baseline does to its labels."""
+r"""Support vector machines on vectors, standardised, with probabilities by one temperature.
+
+.. math:: s_k(x) = w_k^\top x + b_k
+   \quad\text{or}\quad
+   s_k(x) = \min_{j \ne k} f_{kj}(x), \qquad
+   \log p(k \mid x) = s_k(x) / T - \log \sum_j \exp(s_j(x) / T)
+
+Rows (n, L) and the names of their classes go in; names and probabilities come out. The linear SVM
+scores each class against the rest. The RBF SVM compares every pair of classes and scores a class by
+its minimum pairwise margin: a class that wins all its comparisons is the answer, as with the usual
+votes, but the score is a margin and not a count, so that a temperature can calibrate it.
+
+A temperature cannot change the order of the classes, so a calibrated SVM answers exactly what the
+uncalibrated one answers: ``predict`` is the argmax of the scores, and so of ``predict_proba``. That
+is why it is used here and Platt's sigmoid per class is not. *T* minimises the log-loss on
+cross-validated scores. A right answer's target is (n + 1)/(n + 2) and not 1 (Platt, 1999): a few
+texts, all answered rightly, are no proof of certainty.
+"""
 
 from __future__ import annotations
 
@@ -48,17 +65,6 @@ def encode(y: ArrayLike) -> Encoded:
     return Encoded(classes, codes.astype(np.intp))
 
 
-# DOC r"""Scores into probabilities with one number: the temperature.
-# DOC
-# DOC .. math:: \log p(k \mid x) = s_k(x) / T - \log \sum_j \exp(s_j(x) / T)
-# DOC
-# DOC A temperature cannot change the order of the classes, so a calibrated machine answers exactly what
-# DOC the uncalibrated one answers. That is why it is used here and Platt's sigmoid per class is not.
-# DOC *T* is the minimiser of the log-loss on cross-validated scores. A right answer's target is
-# DOC (n + 1)/(n + 2) and not 1 (Platt, 1999): a few texts, all answered rightly, are no proof of
-# DOC certainty.
-# DOC """
-
 LOG_BOUNDS = (-7.0, 7.0)
 
 
@@ -96,7 +102,7 @@ def cross_scores(
     n_folds: int,
     random_state: int | None,
 ) -> FloatArray:
-    """Scores of every row from a machine that has not seen it: ``score(X_train, y_train, X_test)``.
+    """Scores of every row from a model that has not seen it: ``score(X_train, y_train, X_test)``.
 
     An author with fewer rows than folds lowers the number of folds; one row alone is an error.
     """
@@ -115,30 +121,16 @@ def cross_scores(
     return scores
 
 
-# DOC r"""Support vector machines on vectors, standardised, with probabilities by temperature.
-# DOC
-# DOC .. math:: s_k(x) = w_k^\top x + b_k
-# DOC    \qquad\text{or}\qquad
-# DOC    s_k(x) = \min_{j \ne k} f_{kj}(x)
-# DOC
-# DOC The linear machine scores each class against the rest. The RBF machine holds a duel of every pair
-# DOC and scores a class by its weakest duel: a class that wins all its duels is the answer, as with the
-# DOC usual votes, but the score is a margin and not a count, so that a temperature can calibrate it.
-# DOC ``predict`` is the argmax of these scores, and so of ``predict_proba``: see
-# DOC :mod:`whowrote.baselines.svm`.
-# DOC """
-
-
 def two_columns(scores: FloatArray) -> FloatArray:
     """Scikit-learn gives two classes one column of scores; give each class its own."""
     return np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
 
 
-def wants_probability(machine: Any) -> bool:
+def wants_probability(svm: Any) -> bool:
     """Hide ``predict_proba`` where ``probability=False``, as scikit-learn does."""
-    if not machine.probability:
+    if not svm.probability:
         raise AttributeError(
-            f"{type(machine).__name__}(probability=False) has no probabilities: set "
+            f"{type(svm).__name__}(probability=False) has no probabilities: set "
             "probability=True and fit again"
         )
     return True
@@ -161,14 +153,14 @@ class _VectorSVM(ClassifierMixin, BaseEstimator):
     random_state: int | None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Fit the machine on all rows and, with ``probability``, its temperature."""
+        """Fit the SVM on all rows and, with ``probability``, its temperature."""
         X, y = validate_data(self, X, y, dtype=np.float64)
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
-        self.machine_ = self._machine().fit(X, codes)
+        self.svm_ = self._svm().fit(X, codes)
         if self.probability:
             scores = cross_scores(
-                lambda X, y, new: self._scores(self._machine().fit(X, y), new),
+                lambda X, y, new: self._scores(self._svm().fit(X, y), new),
                 X,
                 codes,
                 n_folds=self.cv,
@@ -194,17 +186,17 @@ class _VectorSVM(ClassifierMixin, BaseEstimator):
 
     def _checked_scores(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        return self._scores(self.machine_, validate_data(self, X, reset=False, dtype=np.float64))
+        return self._scores(self.svm_, validate_data(self, X, reset=False, dtype=np.float64))
 
-    def _machine(self) -> Any:
+    def _svm(self) -> Any:
         raise NotImplementedError
 
-    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
+    def _scores(self, svm: Any, X: FloatArray) -> FloatArray:
         raise NotImplementedError
 
 
 class LinearSVM(_VectorSVM):
-    """Linear support vector machine, one class against the rest.
+    """Linear SVM, one class against the rest.
 
     >>> X = [[0.0], [0.2], [0.1], [1.0], [1.2], [1.1]]
     >>> LinearSVM().fit(X, ["ann"] * 3 + ["bob"] * 3).predict([[0.0], [1.3]]).tolist()
@@ -224,16 +216,16 @@ class LinearSVM(_VectorSVM):
         self.cv = cv
         self.random_state = random_state
 
-    def _machine(self) -> Any:
+    def _svm(self) -> Any:
         svc = LinearSVC(C=self.C, max_iter=100_000, random_state=self.random_state)
         return make_pipeline(StandardScaler(), svc)
 
-    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
-        return two_columns(machine.decision_function(X))
+    def _scores(self, svm: Any, X: FloatArray) -> FloatArray:
+        return two_columns(svm.decision_function(X))
 
 
 class RBFSVM(_VectorSVM):
-    """Support vector machine with a Gaussian kernel, one class against another.
+    """SVM with a Gaussian kernel, one class against another.
 
     ``gamma="auto"`` is one over the number of columns, which suits standardised columns.
     """
@@ -253,18 +245,18 @@ class RBFSVM(_VectorSVM):
         self.cv = cv
         self.random_state = random_state
 
-    def _machine(self) -> Any:
+    def _svm(self) -> Any:
         svc = SVC(C=self.C, gamma=self.gamma, decision_function_shape="ovo", cache_size=500)
         return make_pipeline(StandardScaler(), svc)
 
-    def _scores(self, machine: Any, X: FloatArray) -> FloatArray:
-        return weakest_duels(machine.decision_function(X), len(machine.classes_))
+    def _scores(self, svm: Any, X: FloatArray) -> FloatArray:
+        return minimum_margins(svm.decision_function(X), len(svm.classes_))
 
 
-def weakest_duels(pairs: FloatArray, n_classes: int) -> FloatArray:
-    """Smallest margin of each class against any other.
+def minimum_margins(pairs: FloatArray, n_classes: int) -> FloatArray:
+    """Minimum pairwise margin of each class: the smallest one against any other class.
 
-    >>> weakest_duels(np.array([[2.0, 1.0, -1.0]]), 3).tolist()
+    >>> minimum_margins(np.array([[2.0, 1.0, -1.0]]), 3).tolist()
     [[1.0, -2.0, -1.0]]
     """
     if n_classes == 2:

@@ -1,7 +1,7 @@
 """The command line: parse, call one typed function, render. No computing here.
 
-Each command lives in a module of its own beside this one and imports what it needs when it runs,
-so that ``whowrote --help`` answers without loading torch or scikit-learn.
+A command's module is imported when the command is asked for, and what it needs when it runs, so
+that ``whowrote --help`` answers without torch or scikit-learn, and no command loads another's.
 """
 
 from __future__ import annotations
@@ -10,33 +10,70 @@ import atexit
 import gc
 import os
 import sys
+from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from whowrote import __version__
-from whowrote.cli import corpora, measures, models, vectors
 from whowrote.errors import InputError
+
+HOMES = {
+    **dict.fromkeys(("train", "attribute"), "models"),
+    "evaluate": "measures",
+    "cluster": "corpora",
+    **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
+    "audit": "corpora",
+    "demo": "measures",
+    **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
+}
+"""The module of each command, in the order of ``whowrote --help``."""
+PLUGINS = "whowrote.commands"
+"""The entry points by which other packages bring commands; the paper's experiments do."""
+
+
+class _Commands(TyperGroup):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Our own, then those of other packages."""
+        return [*HOMES, *(entry.name for entry in entry_points(group=PLUGINS))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name; None, with all others at hand for a guess, if there is none."""
+        if cmd_name not in self.commands:
+            known = cmd_name in HOMES or cmd_name in self.list_commands(ctx)
+            for name in [cmd_name] if known else self.list_commands(ctx):
+                self.commands.setdefault(name, _command(name))
+        return self.commands.get(cmd_name)
+
+
+def _command(name: str) -> Any:
+    """A function, or a group of them, as Typer makes a command of it."""
+    if name in HOMES:
+        found = getattr(import_module(f"whowrote.cli.{HOMES[name]}"), name)
+    else:
+        (entry,) = entry_points(group=PLUGINS, name=name)
+        found = entry.load()
+    holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    if not isinstance(found, typer.Typer):
+        holder.command(name)(found)
+        return typer.main.get_command(holder)
+    holder.add_typer(found, name=name)
+    return typer.main.get_group(holder).commands[name]
+
 
 app = typer.Typer(
     name="whowrote",
+    cls=_Commands,
     help="Who wrote this text? From a folder of texts to a calibrated answer.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-COMMANDS = (
-    *(models.train, models.attribute, measures.evaluate, corpora.cluster, models.verify),
-    *(models.enroll, models.inspect, corpora.audit, measures.demo, vectors.embed, vectors.sweep),
-)
-for _command in COMMANDS:
-    app.command()(_command)
-app.add_typer(vectors.extractor, name="extractor")
-# Other packages may bring commands of their own; the paper's experiments do.
-for _entry in entry_points(group="whowrote.commands"):
-    app.add_typer(_entry.load(), name=_entry.name)
 
 
 def _print_version(asked: bool) -> None:

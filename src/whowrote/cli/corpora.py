@@ -1,11 +1,10 @@
-"""``whowrote audit``: look at a corpus before trusting anything computed from it."""
+"""Commands about a corpus: look at it (``audit``), or put its texts into groups (``cluster``)."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,11 +16,15 @@ from whowrote.cli.options import (
     AuthorColumn,
     CorpusPath,
     Format,
+    GroupColumn,
     IdColumn,
     Quiet,
     Seed,
     TextColumn,
+    read_corpus,
+    told_on_stderr,
 )
+from whowrote.formatting import table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
     from whowrote.clustering import Agreement, Choice, Clustering
     from whowrote.corpus.audit import Audit, DuplicateSet
-    from whowrote.corpus.formats import Options
+    from whowrote.corpus.documents import Options
     from whowrote.corpus.texts import Corpus
 
 _ROWS = 40  # of a table on screen; --json has them all
@@ -42,10 +45,7 @@ def audit(
     text_column: TextColumn = None,
     author_column: AuthorColumn = None,
     id_column: IdColumn = None,
-    group_column: Annotated[
-        str | None,
-        typer.Option(help="The column (or metadata) of groups that no split may divide."),
-    ] = None,
+    group_column: GroupColumn = None,
     max_document_mb: Annotated[
         float, typer.Option(min=0, help="The largest document or line, in megabytes.")
     ] = 20,
@@ -60,7 +60,7 @@ def audit(
         int, typer.Option(min=0, help="Fewer words of an author are few.")
     ] = 2_500,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON, for machines.")
+        bool, typer.Option("--json", help="Print everything as JSON, for programs.")
     ] = False,
 ) -> None:
     """Count a corpus and look for what would flatter or spoil a result.
@@ -71,7 +71,7 @@ def audit(
     Example: `whowrote audit my_corpus/ --json > audit.json`
     """
     from whowrote.corpus.audit import audit as audit_corpus
-    from whowrote.corpus.formats import Options
+    from whowrote.corpus.documents import Options
 
     limit = int(max_document_mb * 1e6)
     options = Options(text_column, author_column, id_column, group_column, limit)
@@ -108,21 +108,18 @@ def _show_audit(findings: Audit) -> None:
 
 
 def _audited_authors(findings: Audit) -> Table:
-    from rich.table import Table
+    from rich.box import HEAVY_HEAD
 
     known = sum(count.author is not None for count in findings.authors)
-    table = Table(
-        title=f"{findings.documents} texts, {findings.words} words, {known} known authors"
-    )
-    table.add_column("author")
-    for name in ("texts", "words", "median words", "groups"):
-        table.add_column(name, justify="right")
+    title = f"{findings.documents} texts, {findings.words} words, {known} known authors"
+    columns = ("author", ">texts", ">words", ">median words", ">groups")
+    made = table(title, *columns, box=HEAVY_HEAD, title_justify="center")
     for count in findings.authors[:_ROWS]:
         numbers = (count.texts, count.words, f"{count.median_words:g}", count.groups)
-        table.add_row(_escaped(_name(count.author)), *map(str, numbers))
+        made.add_row(_escaped(_name(count.author)), *map(str, numbers))
     if len(findings.authors) > _ROWS:
-        table.add_row(f"... and {len(findings.authors) - _ROWS} more (--json has all)")
-    return table
+        made.add_row(f"... and {len(findings.authors) - _ROWS} more (--json has all)")
+    return made
 
 
 def _sections(findings: Audit) -> dict[str, list[str] | None]:
@@ -186,7 +183,7 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-# DOC """``whowrote cluster``: who wrote what when nobody is labelled."""
+# whowrote cluster
 
 
 def cluster(
@@ -211,8 +208,8 @@ def cluster(
 
     Example: `whowrote cluster letters/ --authors auto`
     """
-    from whowrote.cli.options import read_corpus
     from whowrote.clustering import cluster as group_texts
+    from whowrote.features import ReliabilityWarning
     from whowrote.progress import stage_bars
 
     texts = read_corpus(
@@ -223,24 +220,12 @@ def cluster(
         id_column=id_column,
     )
     wanted = int(authors) if authors.isdecimal() else authors
-    with _short_texts_told(), stage_bars(not quiet):
+    with told_on_stderr(ReliabilityWarning), stage_bars(not quiet):
         found = group_texts(texts, wanted, features=features, random_state=seed)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_clusters(found)
-
-
-@contextmanager
-def _short_texts_told() -> Iterator[None]:
-    """A warning of texts too short to judge becomes one line on standard error."""
-    from whowrote.features import ReliabilityWarning
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ReliabilityWarning)
-        yield
-    for warning in caught:
-        typer.echo(f"whowrote: {warning.message}", err=True)
 
 
 def _show_clusters(found: Clustering) -> None:
@@ -251,52 +236,37 @@ def _show_clusters(found: Clustering) -> None:
     if found.choice.curve:
         console.print(_curve_table(found.choice))
     if found.agreement is not None:
-        console.print(_cluster_table(found, found.agreement))
+        console.print(_agreement_table(found, found.agreement))
     for line in _remarks(found):
         console.print(line, highlight=False, markup=False)
 
 
 def _group_table(found: Clustering) -> Table:
-    from rich.markup import escape
-
-    table = _table(f"{found.texts} texts in {found.n_groups} groups", "group", "texts")
-    table.add_column("most typical")
+    title = f"{found.texts} texts in {found.n_groups} groups"
+    made = table(title, ">group", ">texts", "most typical")
     for group in found.groups:
-        table.add_row(str(group.number), str(group.size), escape(", ".join(group.typical)))
-    return table
+        made.add_row(str(group.number), str(group.size), _escaped(", ".join(group.typical)))
+    return made
 
 
 def _curve_table(choice: Choice) -> Table:
     title = f"How well held-out texts are explained ({choice.n_folds} folds)"
-    table = _table(title, "authors", "bound a text", "less than best", "standard error")
-    table.add_column("")
+    made = table(title, ">authors", ">bound a text", ">less than best", ">standard error", "")
     marks = {choice.best: "best", choice.n_authors: "chosen"}
     best = max(point.bound for point in choice.curve)
     for point in choice.curve:
         numbers = point.bound, best - point.bound, point.difference_error
         shown = (f"{number:.2f}" for number in numbers)
-        table.add_row(str(point.n_authors), *shown, marks.get(point.n_authors, ""))
-    return table
+        made.add_row(str(point.n_authors), *shown, marks.get(point.n_authors, ""))
+    return made
 
 
-def _cluster_table(found: Clustering, agreement: Agreement) -> Table:
-    from rich.markup import escape
-
-    columns = [str(group.number) for group in found.groups]
-    table = _table("Authors by group", "author", *columns)
-    table.columns[0].justify = "left"
+def _agreement_table(found: Clustering, agreement: Agreement) -> Table:
+    columns = [f">{group.number}" for group in found.groups]
+    made = table("Authors by group", "author", *columns)
     for author, counts in zip(agreement.authors, agreement.table, strict=True):
-        table.add_row(escape(author), *(str(count) if count else "" for count in counts))
-    return table
-
-
-def _table(title: str, *numbers: str) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None)
-    for name in numbers:
-        table.add_column(name, justify="right")
-    return table
+        made.add_row(_escaped(author), *(str(count) if count else "" for count in counts))
+    return made
 
 
 def _remarks(found: Clustering) -> list[str]:

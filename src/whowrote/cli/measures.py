@@ -1,4 +1,4 @@
-"""``whowrote evaluate``: how good would an answer be on texts like these."""
+"""Commands that measure: ``evaluate`` on a corpus of one's own, ``demo`` on embedded addresses."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from whowrote.cli.options import (
     Format,
     GroupColumn,
     IdColumn,
+    Plots,
     Quiet,
     Seed,
     TextColumn,
+    read_corpus,
 )
+from whowrote.formatting import fine_percent, percent, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,15 +37,16 @@ def evaluate(
     corpus: CorpusPath,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help="A classic method beside it: ngram-svm, delta, linear-svm, rbf-svm."),
+        typer.Option(
+            help="A classic method beside it: ngram-svm or delta on the texts, linear-svm, "
+            "rbf-svm, gaussian or student-t on the extractor's vectors; may be given again."
+        ),
     ] = None,
     folds: Annotated[
         int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
     ] = None,
     features: Features = "hybrid",
-    plots: Annotated[
-        Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
-    ] = None,
+    plots: Plots = None,
     seed: Seed = 0,
     format: Format = None,
     text_column: TextColumn = None,
@@ -61,7 +65,6 @@ def evaluate(
     Example: `whowrote evaluate letters/ --baseline ngram-svm --plots figures/`
     """
     from whowrote.attribution import Attributor
-    from whowrote.cli.options import read_corpus
     from whowrote.evaluation import cross_validate
     from whowrote.progress import stage_bars
 
@@ -84,13 +87,13 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
-        _show(found)
+        _show_evaluation(found)
     if plots is not None:
         for path in _draw(found, plots):
             typer.echo(f"Plot: {path}", err=as_json)
 
 
-def _show(found: CrossValidation) -> None:
+def _show_evaluation(found: CrossValidation) -> None:
     from rich.console import Console
 
     console = Console()
@@ -102,16 +105,12 @@ def _show(found: CrossValidation) -> None:
 
 
 def _figures(found: CrossValidation) -> Table:
-    from rich.table import Table
-
     title = f"{found.texts} texts, {len(found.authors)} authors, {found.n_folds} folds"
-    table = Table(title=title, title_justify="left", box=None)
-    table.add_column("method")
-    for name in ("error", "95 % interval", "macro-F1", "Brier", "ECE", "log-loss"):
-        table.add_column(name, justify="right")
+    numbers = (">error", ">95 % interval", ">macro-F1", ">Brier", ">ECE", ">log-loss")
+    made = table(title, "method", *numbers)
     for method in found.methods:
         e = method.evaluation
-        table.add_row(
+        made.add_row(
             method.name,
             f"{e.error:.1%}",
             f"{e.error_interval.low:.1%} to {e.error_interval.high:.1%}",
@@ -120,23 +119,20 @@ def _figures(found: CrossValidation) -> Table:
             f"{e.ece:.3f}",
             f"{e.log_loss:.3f}",
         )
-    return table
+    return made
 
 
 def _lengths(method: Method) -> Table:
-    from rich.table import Table
-
-    table = Table(title="Error by length of the text", title_justify="left", box=None)
-    for name in ("words", "texts", "error", "95 % interval"):
-        table.add_column(name, justify="right")
+    columns = (">words", ">texts", ">error", ">95 % interval")
+    made = table("Error by length of the text", *columns)
     for one in method.by_length:
-        table.add_row(
+        made.add_row(
             f"{one.low:.0f} to {one.high:.0f}",
             str(one.n),
             f"{one.error:.1%}",
             f"{one.interval.low:.1%} to {one.interval.high:.1%}",
         )
-    return table
+    return made
 
 
 def _remarks(found: CrossValidation, ours: Method) -> list[str]:
@@ -159,7 +155,6 @@ def _remarks(found: CrossValidation, ours: Method) -> list[str]:
 
 
 def _draw(found: CrossValidation, folder: Path) -> list[Path]:
-    """Every plot as PNG and SVG."""
     from whowrote import plots as pictures
 
     ours = found.methods[0]
@@ -168,14 +163,10 @@ def _draw(found: CrossValidation, folder: Path) -> list[Path]:
         "reliability": pictures.reliability_diagram(ours.confidence, ours.right),
         "lengths": pictures.length_errors(ours.by_length),
     }
-    return [
-        pictures.save(figure, folder / f"{name}.{kind}")
-        for name, figure in figures.items()
-        for kind in ("png", "svg")
-    ]
+    return pictures.save_all(figures, folder)
 
 
-# DOC """``whowrote demo``: the main job on real embedded texts."""
+# whowrote demo
 
 MARKS = {True: "right", False: "WRONG"}
 
@@ -206,38 +197,30 @@ def demo(
     with stage_bars(not quiet):
         result = run(out, presidents=presidents, seed=seed, outsider=outsider)
     if as_json:
-        import json
-
         typer.echo(json.dumps(result.to_dict(), ensure_ascii=False))
     else:
-        _render(result)
+        _show_demo(result)
 
 
-def _render(result: DemoResult) -> None:
+def _show_demo(result: DemoResult) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(_table(result.answers), "", sep="\n")
+    console.print(_demo_table(result.answers), "", sep="\n")
     for line in _summary(result):
         console.print(line, highlight=False, markup=False)
     for name, path in (("Plot", result.plot), ("Page", result.page)):
         console.print(f"{name}: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def _table(answers: tuple[Answer, ...]) -> Table:
-    from rich.table import Table
-
-    from whowrote.formatting import fine_percent, percent
-
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold underline")
-    for column in ("year", "true author", "whowrote"):
-        table.add_column(column, no_wrap=True)
-    for column in ("prob.", "typical"):
-        table.add_column(column, justify="right")
-    for column in ("", "SVM"):
-        table.add_column(column, no_wrap=True)
+def _demo_table(answers: tuple[Answer, ...]) -> Table:
+    columns = ("year", "true author", "whowrote", ">prob.", ">typical", "", "SVM")
+    look = {"pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold underline"}
+    made = table("", *columns, **look)
+    for column in made.columns:
+        column.no_wrap = column.justify == "left"
     for row in answers:
-        table.add_row(
+        made.add_row(
             str(row.year),
             row.author,
             row.answer or "none of these",
@@ -247,7 +230,7 @@ def _table(answers: tuple[Answer, ...]) -> Table:
             MARKS[row.svm_right],
             style="" if row.right else "bold red",
         )
-    return table
+    return made
 
 
 def _summary(result: DemoResult) -> list[str]:
@@ -258,8 +241,8 @@ def _summary(result: DemoResult) -> list[str]:
         f"{result.training_passages} passages, split {result.split_hash[:12]}, seed {result.seed}.",
         f"Held-out addresses of enrolled presidents, whowrote:   {_share(result.ours)}.",
         f"Held-out addresses of enrolled presidents, n-gram SVM: {_share(result.svm)}.",
-        f"{result.outsider} is not enrolled: {result.none.right} of his {result.none.n} addresses "
-        "are said to be by none of these. The SVM always names somebody.",
+        f"{result.outsider} is not enrolled: {result.none.right} of their {result.none.n} "
+        "addresses are said to be by none of these. The SVM always names somebody.",
         f"Time {result.seconds['all']:.0f} s{used}.",
     ]
 

@@ -1,4 +1,7 @@
-"""``whowrote train``: learn the styles of people from their texts."""
+"""Commands about a model: ``train`` makes one, ``attribute`` and ``verify`` ask it.
+
+``enroll`` adds authors to it, ``inspect`` says what it knows and what it is made of.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,16 @@ from whowrote.cli.options import (
     IdColumn,
     ModelPath,
     Overwrite,
+    Plots,
     Quiet,
     Seed,
     TextColumn,
     Verbose,
+    read_corpus,
     told_on_stderr,
 )
+from whowrote.errors import CorpusWarning
+from whowrote.formatting import count, fine_percent, percent, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +39,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from whowrote.attribution import Attribution
-    from whowrote.attribution.jobs import Inspected, Trained
+    from whowrote.attribution.jobs import EnrolledMore, Inspected, Trained, Verified
 
 
 def train(
@@ -61,7 +68,6 @@ def train(
     Example: `whowrote train letters/ --out letters.model`
     """
     from whowrote.attribution.jobs import train_model
-    from whowrote.cli.options import read_corpus
     from whowrote.progress import stage_bars
 
     texts = read_corpus(
@@ -95,7 +101,7 @@ def _show_trained(done: Trained, verbose: bool) -> None:
     typer.echo(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
 
 
-# DOC """``whowrote attribute``: who wrote these texts, or none of the people the model knows."""
+# whowrote attribute
 
 ANSWERS_SHOWN = 200  # of a table on screen; --json has them all
 
@@ -118,15 +124,15 @@ def attribute(
     """Say who wrote texts: the best author with a probability, or none of these.
 
     The probability is that of an author given that one of the enrolled wrote the text. The
-    typicality says how often a text of the best author is as little like him as this one: where
-    it is below 2 %, the answer is "none of these". --json prints one object a line.
+    typicality says how often a text of the best author is as little like their others as this one:
+    where it is below 2 %, the answer is "none of these". --json prints one object a line.
 
     Example: `whowrote attribute letters.model unknown.txt`
     """
     from whowrote.attribution.jobs import open_model, questioned
     from whowrote.progress import stage_bars
 
-    with told_on_stderr():
+    with told_on_stderr(CorpusWarning):
         corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
     opened = open_model(model, none_below)
     with stage_bars(not quiet):
@@ -140,8 +146,6 @@ def attribute(
 
 def _show_answers(answers: Sequence[Attribution], top: int) -> None:
     from rich.console import Console
-
-    from whowrote.formatting import count
 
     console = Console()
     console.print(_answer_table(answers, top))
@@ -161,31 +165,24 @@ def _show_answers(answers: Sequence[Attribution], top: int) -> None:
 
 def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
     from rich.markup import escape
-    from rich.table import Table
 
-    from whowrote.formatting import fine_percent, percent
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold underline")
-    for name in ("text", "answer"):
-        table.add_column(name)
-    for name in ("tokens", "typicality"):
-        table.add_column(name, justify="right")
-    table.add_column("candidates")
+    look = {"pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold underline"}
+    made = table("", "text", "answer", ">tokens", ">typicality", "candidates", **look)
     for answer in answers[:ANSWERS_SHOWN]:
         listed = ", ".join(
             f"{one.author} {percent(one.probability)}" for one in answer.ranking[:top]
         )
-        table.add_row(
+        made.add_row(
             escape(answer.document),
             "[bold]none of these[/bold]" if answer.author is None else escape(answer.author),
             str(answer.tokens),
             fine_percent(answer.typicality),
             escape(listed),
         )
-    return table
+    return made
 
 
-# DOC """``whowrote verify``: whether one person wrote both texts."""
+# whowrote verify
 
 
 def verify(
@@ -205,30 +202,33 @@ def verify(
     Example: `whowrote verify letters.model one.txt other.txt`
     """
     from whowrote.attribution.jobs import verify_texts
-    from whowrote.formatting import percent
 
-    with told_on_stderr():
+    with told_on_stderr(CorpusWarning):
         found = verify_texts(model, first, second, sys.stdin)
-    verdict = found.verdict
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
-        likeness = ", ".join(f"{name} {value:.3f}" for name, value in verdict.similarities.items())
-        bound = ", the most that so few training texts can support" if verdict.limited else ""
-        for warning in verdict.warnings:
-            typer.echo(warning)
-        typer.echo(
-            f"log10 likelihood ratio {verdict.log10_lr:+.2f}: {verdict.in_words}{bound}.\n"
-            "At even odds beforehand, the probability of one author is "
-            f"{percent(verdict.probability)}.\n"
-            f"Cosines: {likeness}. Curve from {found.pairs} pairs of training texts, AUC "
-            f"{found.auc:.3f}."
-        )
-    if verdict.log10_lr <= 0:
+        _show_verdict(found)
+    if found.verdict.log10_lr <= 0:
         raise typer.Exit(1)
 
 
-# DOC """``whowrote enroll``: new authors for a model, without training it again."""
+def _show_verdict(found: Verified) -> None:
+    verdict = found.verdict
+    likeness = ", ".join(f"{name} {value:.3f}" for name, value in verdict.similarities.items())
+    bound = ", the most that so few training texts can support" if verdict.limited else ""
+    for warning in verdict.warnings:
+        typer.echo(warning)
+    typer.echo(
+        f"log10 likelihood ratio {verdict.log10_lr:+.2f}: {verdict.in_words}{bound}.\n"
+        "At even odds beforehand, the probability of one author is "
+        f"{percent(verdict.probability)}.\n"
+        f"Cosines: {likeness}. Curve from {found.pairs} pairs of training texts, AUC "
+        f"{found.auc:.3f}."
+    )
+
+
+# whowrote enroll
 
 
 def enroll(
@@ -251,7 +251,6 @@ def enroll(
     Example: `whowrote enroll letters.model more_letters/ --out more.model`
     """
     from whowrote.attribution.jobs import enroll_model
-    from whowrote.cli.options import read_corpus
     from whowrote.progress import stage_bars
 
     texts = read_corpus(
@@ -266,23 +265,25 @@ def enroll(
     if as_json:
         typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
     elif not quiet:
-        names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
-        typer.echo(
-            f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
-            f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"
-        )
+        _show_enrolled(done)
 
 
-# DOC """``whowrote inspect``: what a model knows, and what it is made of."""
+def _show_enrolled(done: EnrolledMore) -> None:
+    names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
+    typer.echo(
+        f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
+        f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"
+    )
+
+
+# whowrote inspect
 
 AUTHORS_SHOWN = 40  # of a table on screen; --json has them all
 
 
 def inspect(
     model: ModelPath,
-    plots: Annotated[
-        Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
-    ] = None,
+    plots: Plots = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the authors of a model, their tails, its parts and their sizes, and where it comes from.
@@ -315,32 +316,24 @@ def _show_model(found: Inspected) -> None:
 
 def _authors(found: Inspected) -> Table:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(title=f"{len(found.authors)} authors", title_justify="left", box=None)
-    table.add_column("author")
-    for name in ("texts", "passages", "words", "nu"):
-        table.add_column(name, justify="right")
+    columns = ("author", ">texts", ">passages", ">words", ">nu")
+    made = table(f"{len(found.authors)} authors", *columns)
     rows = list(zip(found.authors, found.degrees_of_freedom, strict=True))
     for author, df in rows[:AUTHORS_SHOWN]:
         numbers = (author.texts, author.passages, author.words, f"{df:.1f}")
-        table.add_row(escape(author.name), *map(str, numbers))
+        made.add_row(escape(author.name), *map(str, numbers))
     if len(rows) > AUTHORS_SHOWN:
-        table.add_row(f"... and {len(rows) - AUTHORS_SHOWN} more (--json has all)")
-    return table
+        made.add_row(f"... and {len(rows) - AUTHORS_SHOWN} more (--json has all)")
+    return made
 
 
 def _parts(found: Inspected) -> Table:
-    from rich.table import Table
-
     total = sum(found.bytes.values())
-    table = Table(title=f"{total / 1e6:.1f} MB", title_justify="left", box=None)
-    table.add_column("part")
-    table.add_column("MB", justify="right")
-    table.add_column("share", justify="right")
+    made = table(f"{total / 1e6:.1f} MB", "part", ">MB", ">share")
     for name, size in found.bytes.items():
-        table.add_row(name, f"{size / 1e6:.2f}", f"{size / total:.0%}")
-    return table
+        made.add_row(name, f"{size / 1e6:.2f}", f"{size / total:.0%}")
+    return made
 
 
 def _lines(found: Inspected) -> list[str]:
@@ -365,13 +358,8 @@ def _lines(found: Inspected) -> list[str]:
 
 
 def _draw(model: Path, folder: Path) -> list[Path]:
-    """Every plot as PNG and SVG."""
-    from whowrote import plots as pictures
     from whowrote.attribution.jobs import open_model
+    from whowrote.plots import save_all
     from whowrote.plots.latent import author_pictures
 
-    return [
-        pictures.save(figure, folder / f"{name}.{kind}")
-        for name, figure in author_pictures(open_model(model)).items()
-        for kind in ("png", "svg")
-    ]
+    return save_all(author_pictures(open_model(model)), folder)

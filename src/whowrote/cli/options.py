@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share, each said once, and how they read a corpus."""
 
 from __future__ import annotations
 
@@ -28,33 +28,36 @@ IdColumn = Annotated[str | None, typer.Option(help="The column of ids; '' number
 GroupColumn = Annotated[
     str | None, typer.Option(help="The column (or metadata) of groups that no split may divide.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, only the answer.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
 Seed = Annotated[int, typer.Option(help="The same seed and texts give the same answer.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a model that is there already.")
 ]
+Plots = Annotated[
+    Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
+]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")]
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 
 def read_corpus(path: Path, **reading: Any) -> Corpus:
     """Load a corpus; what was skipped or repaired is one line on standard error."""
     from whowrote.corpus.texts import load
+    from whowrote.errors import CorpusWarning
 
-    with told_on_stderr():
+    with told_on_stderr(CorpusWarning):
         return load(path, **reading)
 
 
 @contextmanager
-def told_on_stderr() -> Iterator[None]:
-    """What is skipped or repaired in here, a line each on standard error."""
+def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
+    """Warnings of this kind in here, a line each on standard error."""
     import warnings
 
-    from whowrote.errors import CorpusWarning
-
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CorpusWarning)
+        warnings.simplefilter("always", kind)
         yield
     for warning in caught:
         typer.echo(f"whowrote: {warning.message}", err=True)

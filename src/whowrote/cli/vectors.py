@@ -1,9 +1,11 @@
-"""``whowrote embed``: a corpus of any size into a table of vectors."""
+"""Commands about vectors: ``embed`` makes them of a corpus, ``sweep`` fits many models to them.
+
+``extractor train`` makes the weights of the neural feature extractor.
+"""
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whowrote.cli.options import AuthorColumn, CorpusPath, Format, IdColumn, TextColumn
+from whowrote.cli.options import (
+    AuthorColumn,
+    CorpusPath,
+    Device,
+    Format,
+    IdColumn,
+    TextColumn,
+    told_on_stderr,
+)
+from whowrote.formatting import table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,9 +46,7 @@ def embed(
         typer.Option(help="Weights of your own, or the sentence-transformers model."),
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")
-    ] = None,
+    device: Device = None,
     format: Format = None,
     text_column: TextColumn = None,
     author_column: AuthorColumn = None,
@@ -129,7 +138,7 @@ def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
         yield show
 
 
-# DOC """``whowrote extractor``: train the neural feature extractor on corpora of your own."""
+# whowrote extractor
 
 extractor = typer.Typer(
     help="Train the neural feature extractor. Example: `whowrote extractor train config.toml`",
@@ -146,9 +155,7 @@ def _group() -> None:
 @extractor.command()
 def train(
     config: Annotated[Path, typer.Argument(help="TOML file: corpora, network, batches, training.")],
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")
-    ] = None,
+    device: Device = None,
     minutes: Annotated[
         float | None, typer.Option(min=0, help="Leave after so many minutes, ready to be resumed.")
     ] = None,
@@ -218,7 +225,7 @@ def _training_bar() -> Iterator[Callable[[Step], None]]:
         yield show
 
 
-# DOC """``whowrote sweep``: many fits from one file, resumable, chosen by development error."""
+# whowrote sweep
 
 BY = ("component", "share")
 
@@ -259,16 +266,11 @@ def sweep(
 
     asked = read_config(config)
     folder = config.with_suffix(".records") if out is None else out
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RecordWarning)
+    with told_on_stderr(RecordWarning):
         results = run_config(asked, folder, device=device, progress=not quiet)
-    for warning in caught:
-        typer.echo(f"whowrote: {warning.message}", err=True)
     best = results.best(BY)
     rows = results.table(BY) if test else []
     if as_json:
-        import json
-
         typer.echo(json.dumps(_sweep_summary(folder, results, best, rows)))
     else:
         _show_sweep(asked, folder, results, best, rows)
@@ -322,34 +324,23 @@ def _differs(results: Results, name: str) -> bool:
 
 
 def _best_table(best: Sequence[Choice], varied: Sequence[str]) -> Table:
-    table = _table("Best configuration by development error", (*BY, *varied))
-    table.add_column("development error", justify="right")
-    table.add_column("of", justify="right")
+    columns = (*BY, *varied, ">development error", ">of")
+    made = table("Best configuration by development error", *columns, pad_edge=False)
     for choice in best:
         values = [*choice.key.values(), *(choice.configuration[name] for name in varied)]
         error = f"{choice.development_error:.2%}"
-        table.add_row(*map(_cell, values), error, str(choice.n_candidates))
-    return table
+        made.add_row(*map(_cell, values), error, str(choice.n_candidates))
+    return made
 
 
 def _test_table(rows: Sequence[Row]) -> Table:
-    table = _table("Test error, every fold with its own choice by development error", BY)
-    for name in ("test error", "sd", "folds", "fits"):
-        table.add_column(name, justify="right")
+    title = "Test error, every fold with its own choice by development error"
+    made = table(title, *BY, ">test error", ">sd", ">folds", ">fits", pad_edge=False)
     for row in rows:
         spread = "-" if row.test_sd is None else f"{row.test_sd:.2%}"
         counts = str(row.n_folds), str(row.n_fits)
-        table.add_row(*map(_cell, row.key.values()), f"{row.test_error:.2%}", spread, *counts)
-    return table
-
-
-def _table(title: str, columns: Sequence[str]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for name in columns:
-        table.add_column(name)
-    return table
+        made.add_row(*map(_cell, row.key.values()), f"{row.test_error:.2%}", spread, *counts)
+    return made
 
 
 def _cell(value: Any) -> str:

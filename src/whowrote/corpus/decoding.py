@@ -1,5 +1,6 @@
-r"""Bytes to text, with every repair on record: ``bytes -> (text, encoding, repairs)``.
+r"""Bytes to text, with every repair on record: ``path -> bytes -> (text, encoding, repairs)``.
 
+Files are plain, ``.gz`` or ``.zst``, read whole or line by line, never more than the limit at once.
 The order of guesses is UTF-8 (with or without a byte order mark), UTF-16 with a byte order mark,
 then Windows-1252, the usual encoding of old mail, blogs and word processors. Whatever the source,
 the text then has one form: line ends are ``\n``, Unicode is NFC, and no control character is left
@@ -12,7 +13,7 @@ import codecs
 import io
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import BinaryIO, Literal, cast
 
 from whowrote.corpus.documents import place
 from whowrote.errors import InputError
+from whowrote.formatting import count
 
 RepairKind = Literal["encoding", "undecodable", "control", "unicode"]
 
@@ -129,7 +131,8 @@ def _decode_bytes(data: bytes) -> Decoded:
         return Decoded(data.decode("cp1252"), "cp1252", (guess,))
     values = _values(f"0x{byte[0]:02x}" for byte in undefined)
     lost = Repair(
-        "undecodable", f"{_count(undefined, 'byte')} ({values}) undefined in cp1252 became U+FFFD"
+        "undecodable",
+        f"{count(len(undefined), 'byte')} ({values}) undefined in cp1252 became U+FFFD",
     )
     return Decoded(data.decode("cp1252", "replace"), "cp1252", (guess, lost))
 
@@ -150,7 +153,8 @@ def clean(text: str) -> Decoded:
         values = _values(f"U+{ord(char):04X}" for char in controls)
         repairs.append(
             Repair(
-                "control", f"{_count(controls, 'control character')} ({values}) removed or replaced"
+                "control",
+                f"{count(len(controls), 'control character')} ({values}) removed or replaced",
             )
         )
         text = _CONTROLS.sub("", text.translate(_MEANT))
@@ -158,7 +162,7 @@ def clean(text: str) -> Decoded:
         return Decoded(text, "str", tuple(repairs))
     if surrogates := _SURROGATES.findall(text):
         repairs.append(
-            Repair("undecodable", f"{_count(surrogates, 'lone surrogate')} became U+FFFD")
+            Repair("undecodable", f"{count(len(surrogates), 'lone surrogate')} became U+FFFD")
         )
         text = _SURROGATES.sub(_REPLACEMENT, text)
     if not unicodedata.is_normalized("NFC", text):
@@ -171,11 +175,7 @@ def _values(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-def _count(found: Sequence[object], noun: str) -> str:
-    return f"{len(found)} {noun}{'' if len(found) == 1 else 's'}"
-
-
-# DOC """Bytes from disk: plain, .gz or .zst, whole or line by line, never more than the limit at once."""
+# Bytes from disk
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _BUFFER = 1 << 20

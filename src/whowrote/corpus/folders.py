@@ -1,4 +1,10 @@
-"""Folders of plain texts: a sub-folder per author, a flat folder, or ``Author_Title.txt`` names."""
+"""Folders of texts: a sub-folder per author, a flat one, ``Author_Title.txt`` names, or blogs.
+
+The Blog Authorship Corpus as published (Schler, Koppel, Argamon and Pennebaker, 2006) has one file
+per blogger, ``NUMBER.gender.age.industry.sign.xml``, with ``<date>`` and ``<post>`` in turn. The
+files are not well-formed XML and mix encodings from post to post, so the posts are cut out of the
+bytes and decoded one by one.
+"""
 
 from __future__ import annotations
 
@@ -127,12 +133,7 @@ def _skip(file: Path, root: Path, kind: NoteKind, message: str) -> Note:
     return Note(kind, message, str(file), None, identity(file, root))
 
 
-# DOC """The Blog Authorship Corpus as published (Schler, Koppel, Argamon and Pennebaker, 2006).
-# DOC
-# DOC One file per blogger, ``NUMBER.gender.age.industry.sign.xml``, with ``<date>`` and ``<post>`` in
-# DOC turn. The files are not well-formed XML and mix encodings from post to post, so the posts are cut
-# DOC out of the bytes and decoded one by one.
-# DOC """
+# The Blog Authorship Corpus
 
 _NAME = re.compile(
     r"(?P<number>\d+)\.(?P<gender>[A-Za-z]+)\.(?P<age>\d+)\.(?P<industry>[^.]+)\.(?P<sign>[^.]+)\.xml",

@@ -1,41 +1,37 @@
 """One reader per format, and the choice between them: ``path -> documents and notes``.
 
-A reader yields raw texts and notes; ``finish`` decodes, cleans, checks and hashes them. This is
-the only place where user files are opened.
+A reader yields raw texts and notes; ``finish`` decodes, cleans, checks and hashes them, each text
+once. A reader's module is imported when its format is read.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
-from whowrote.corpus import folders, pan, tables
 from whowrote.corpus.decoding import Decoded, clean, decode, format_suffix, too_large
-from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES as DEFAULT_MAX_DOCUMENT_BYTES
-from whowrote.corpus.documents import Document as Document
-from whowrote.corpus.documents import Note as Note
-from whowrote.corpus.documents import Options as Options
-from whowrote.corpus.documents import Raw as Raw
-from whowrote.corpus.documents import place
+from whowrote.corpus.documents import Document, Note, Options, Raw, place
 from whowrote.errors import InputError
 
 Reader = Callable[[Path, Options], Iterator[Raw | Note]]
 
-READERS: dict[str, Reader] = {
-    "authors": folders.read_author_folders,
-    "flat": folders.read_flat_folder,
-    "stylo": folders.read_stylo_folder,
-    "text": folders.read_single_text,
-    "csv": tables.read_csv,
-    "tsv": tables.read_tsv,
-    "jsonl": tables.read_jsonl,
-    "amazon": tables.read_jsonl,
-    "parquet": tables.read_parquet,
-    "blogs": folders.read_blogs,
-    "pan-attribution": pan.read_attribution,
-    "pan-verification": pan.read_verification,
+READERS = {
+    "authors": "folders.read_author_folders",
+    "flat": "folders.read_flat_folder",
+    "stylo": "folders.read_stylo_folder",
+    "text": "folders.read_single_text",
+    "csv": "tables.read_csv",
+    "tsv": "tables.read_tsv",
+    "jsonl": "tables.read_jsonl",
+    "amazon": "tables.read_jsonl",
+    "parquet": "tables.read_parquet",
+    "blogs": "folders.read_blogs",
+    "pan-attribution": "pan.read_attribution",
+    "pan-verification": "pan.read_verification",
 }
+"""The module and the function that read each format."""
 _OF_FOLDERS = frozenset({"authors", "flat", "stylo", "pan-attribution"})
 _OF_EITHER = frozenset({"blogs", "pan-verification"})
 _BY_SUFFIX = {
@@ -59,7 +55,19 @@ def read(
             f"{path} does not exist; a corpus is a file or a folder of texts: check the path"
         )
     _check_format(path, format)
-    return finish(READERS[format or detect(path, options)](path, options), options, unique=unique)
+    found = reader(format or detect(path, options))(path, options)
+    return finish(found, options, unique=unique)
+
+
+def reader(format: str) -> Reader:
+    """The function that reads a format.
+
+    >>> reader("csv").__name__
+    'read_csv'
+    """
+    module, name = READERS[format].split(".")
+    found: Reader = getattr(import_module(f"whowrote.corpus.{module}"), name)
+    return found
 
 
 def _check_format(path: Path, format: str | None) -> None:
@@ -84,10 +92,14 @@ def detect(path: Path, options: Options) -> str:
 
 
 def _detect_file(path: Path, options: Options) -> str:
+    from whowrote.corpus import folders
+
     if folders.is_blog_name(path.name):
         return "blogs"
     found = _BY_SUFFIX.get(format_suffix(path), "text")
     if found == "jsonl":
+        from whowrote.corpus import tables
+
         first = next(tables.json_rows(path, options), None)
         if first and "pair" in first.values and not options.text_column:
             return "pan-verification"
@@ -95,6 +107,8 @@ def _detect_file(path: Path, options: Options) -> str:
 
 
 def _detect_folder(path: Path) -> str:
+    from whowrote.corpus import folders, pan
+
     entries = folders.visible(path)
     if pan.is_problem(path) or pan.is_collection(path):
         return "pan-attribution"
@@ -123,7 +137,7 @@ def _refuse_tables(path: Path, files: list[Path]) -> None:
         )
 
 
-# DOC """From what a reader found to what a corpus holds: decode, clean, check, hash."""
+# From what a reader found to what a corpus holds: decode, clean, check, hash
 
 
 def finish(

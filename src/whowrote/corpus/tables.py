@@ -1,4 +1,7 @@
-"""Which column holds the text, the author, the id and the group: as told, or as names suggest."""
+"""Tables, streamed: CSV, TSV, one JSON object per line, Parquet; ``path -> raw texts and notes``.
+
+Which column holds the text, the author, the id and the group is as told, or as names suggest.
+"""
 
 from __future__ import annotations
 
@@ -175,7 +178,7 @@ def _wrong(
     )
 
 
-# DOC """Tables: CSV and TSV, one JSON object per line, Parquet. All are streamed."""
+# Rows of each kind of file
 
 _DELIMITERS = ",;\t|"
 _BATCH = 512

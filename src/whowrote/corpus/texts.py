@@ -1,8 +1,9 @@
-"""Texts and who wrote them: one immutable record, and the way to read it from disk.
+"""A corpus: texts, who wrote them, and the way to read them from disk.
 
 ``load`` reads a whole corpus into memory, ``stream`` passes over one that does not fit; both use
-the same readers (:mod:`whowrote.corpus.formats`). Nothing is dropped silently: each document that was
-skipped or repaired has an entry in ``Corpus.notes``.
+the same readers (:mod:`whowrote.corpus.formats`). Nothing is dropped silently: each document that
+was skipped or repaired has an entry in ``Corpus.notes``. A text is cleaned and hashed once, when it
+comes in; subsets and joined corpora keep what was found then.
 """
 
 from __future__ import annotations
@@ -13,19 +14,13 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count as numbered_from
 from pathlib import Path
 
-from whowrote.corpus.formats import (
-    DEFAULT_MAX_DOCUMENT_BYTES,
-    Document,
-    Note,
-    Options,
-    Raw,
-    finish,
-    read,
-)
+from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES, Document, Note, Options, Raw
+from whowrote.corpus.formats import finish, read
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.formatting import count
 
@@ -76,13 +71,13 @@ class Corpus:
         An empty text is an error here, not a note: skipping it would shift every later position.
         """
         _check_texts(texts)
-        count = len(texts)
-        authors = [None] * count if authors is None else authors
-        ids = [str(number) for number in range(1, count + 1)] if ids is None else ids
-        metadata = [{}] * count if metadata is None else metadata
+        n = len(texts)
+        authors = [None] * n if authors is None else authors
+        ids = [str(number) for number in range(1, n + 1)] if ids is None else ids
+        metadata = [{}] * n if metadata is None else metadata
         given = {"authors": authors, "ids": ids, "groups": groups, "metadata": metadata}
         for name, column in given.items():
-            _check_length(name, count if column is None else len(column), count)
+            _check_length(name, n if column is None else len(column), n)
         raws = (
             Raw(
                 text, authors[i], ids[i], "texts", i + 1, groups[i] if groups else None, metadata[i]
@@ -109,6 +104,30 @@ class Corpus:
             sha256=tuple(document.sha256 for document in documents),
             notes=tuple(item for item in items if isinstance(item, Note)),
         )
+
+    @classmethod
+    def join(cls, corpora: Iterable[Corpus]) -> Corpus:
+        """All documents of several corpora in their order, as they are, with the notes on them.
+
+        Where two documents have the same id, all are numbered.
+
+        >>> one, two = Corpus.from_texts(["I am."], ids=["a"]), Corpus.from_texts(["I was."])
+        >>> Corpus.join([one, two]).ids, Corpus.join([one, one]).ids
+        (('a', '1'), ('1: a', '2: a'))
+        """
+        parts = list(corpora)
+        known = [name for part in parts for name in part.ids]
+        alike = len(set(known)) < len(known)
+        numbers = numbered_from(1)
+        found: list[Document | Note] = []
+        for part in parts:
+            names: dict[str | None, str] = {
+                name: f"{next(numbers)}: {name}" if alike else name for name in part.ids
+            }
+            found += [_renamed(document, names[document.id]) for document in part]
+            for note in part.notes:
+                found.append(replace(note, document=names.get(note.document, note.document)))
+        return cls.from_documents(found)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -255,6 +274,12 @@ def _warn(kinds: Mapping[str, int], path: Path, cure: str) -> None:
     if kinds:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
         warnings.warn(f"{path}: {counts} ({cure})", CorpusWarning, stacklevel=3)
+
+
+def _renamed(document: Document, name: str) -> Document:
+    """With another id; a document that is its own group stays so."""
+    alone = document.group == document.id
+    return replace(document, id=name, group=name if alone else document.group)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

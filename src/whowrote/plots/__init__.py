@@ -30,6 +30,6 @@ from whowrote.plots.style import OUTSIDE as OUTSIDE
 from whowrote.plots.style import PAPER as PAPER
 from whowrote.plots.style import RIGHT as RIGHT
 from whowrote.plots.style import WRONG as WRONG
-from whowrote.plots.style import percent as percent
 from whowrote.plots.style import save as save
+from whowrote.plots.style import save_all as save_all
 from whowrote.plots.style import svg as svg

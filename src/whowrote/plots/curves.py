@@ -1,4 +1,4 @@
-"""Methods against each other: lines with error bars and their names at the end, and small panels.
+"""Curves and panels: methods against each other, lines with error bars, points side by side.
 
 Colours differ in lightness, and every line has a marker of its own: nothing hangs on hue alone.
 """
@@ -20,6 +20,16 @@ from whowrote.plots.style import FAINT, GROUPS, INK, RULE, finish, sheet
 # Okabe and Ito's palette, which every kind of colour vision tells apart.
 LINES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#22303c")
 MARKERS = ("o", "s", "^", "D", "o", "s", "v")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A named line with a spread (standard deviation) at every point."""
+
+    name: str
+    x: Sequence[float]
+    mean: Sequence[float]
+    spread: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -192,7 +202,34 @@ def _furnish(axes: Axes, title: str, x_label: str, y_label: str) -> None:
     finish(axes, title)
 
 
-# DOC """Experiments: panels of points side by side, and lines with a spread."""
+def curves(
+    lines: Sequence[Curve], *, title: str, x_label: str, y_label: str, log_x: bool = False
+) -> Figure:
+    """Lines with error bars, each named in the legend."""
+    figure = sheet(6.4, 4.0)
+    axes = figure.add_subplot()
+    for line, colour in zip(lines, GROUPS, strict=False):
+        axes.errorbar(
+            line.x,
+            line.mean,
+            yerr=line.spread,
+            color=colour,
+            marker="o",
+            ms=4,
+            lw=1.8,
+            capsize=3,
+            label=line.name,
+        )
+    if log_x:
+        axes.set_xscale("log")
+        axes.set_xticks(lines[0].x, [f"{value:g}" for value in lines[0].x])
+        axes.minorticks_off()
+    axes.set_xlabel(x_label, color=FAINT)
+    axes.set_ylabel(y_label, color=FAINT)
+    axes.grid(axis="y", color=RULE, lw=0.8)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
+    finish(axes, title)
+    return figure
 
 
 @dataclass(frozen=True)
@@ -226,43 +263,3 @@ def _show_bulk(axes: Axes, points: NDArray[Any]) -> None:
     margin = 0.08 * (high - low)
     axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
     axes.set_ylim(low[1] - margin[1], high[1] + margin[1])
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A named line with a spread (standard deviation) at every point."""
-
-    name: str
-    x: Sequence[float]
-    mean: Sequence[float]
-    spread: Sequence[float]
-
-
-def curves(
-    lines: Sequence[Curve], *, title: str, x_label: str, y_label: str, log_x: bool = False
-) -> Figure:
-    """Lines with error bars, each named in the legend."""
-    figure = sheet(6.4, 4.0)
-    axes = figure.add_subplot()
-    for line, colour in zip(lines, GROUPS, strict=False):
-        axes.errorbar(
-            line.x,
-            line.mean,
-            yerr=line.spread,
-            color=colour,
-            marker="o",
-            ms=4,
-            lw=1.8,
-            capsize=3,
-            label=line.name,
-        )
-    if log_x:
-        axes.set_xscale("log")
-        axes.set_xticks(lines[0].x, [f"{value:g}" for value in lines[0].x])
-        axes.minorticks_off()
-    axes.set_xlabel(x_label, color=FAINT)
-    axes.set_ylabel(y_label, color=FAINT)
-    axes.grid(axis="y", color=RULE, lw=0.8)
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK)
-    finish(axes, title)
-    return figure

@@ -1,8 +1,9 @@
-r"""The map of authors: texts as points, components as ellipses.
+r"""The latent space: a map of texts and components, a tree of authors, the weight of their tails.
 
 .. math:: (x - \mu_k)^\top \Sigma_k^{-1} (x - \mu_k) = s^2, \qquad s \in \{1, 2\}
 
-The names stand at the means; where two would collide, one steps aside and keeps a thin line.
+On the map texts are points and components ellipses. The names stand at the means; where two would
+collide, one steps aside and keeps a thin line.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def latent_map(
     texts, codes = np.asarray(points, dtype=np.float64), np.asarray(groups)
     means = np.asarray(ellipses.means, dtype=np.float64)
     scales = np.asarray(ellipses.scales, dtype=np.float64)
-    _check(texts, codes, means, scales, len(names))
+    _check_map(texts, codes, means, scales, len(names))
     few = len(names) <= ALL_NAMED
     figure = sheet(7.6, 6.4)
     axes = figure.add_subplot()
@@ -173,7 +174,7 @@ def _note(axes: Axes, points: Points, *, few: bool, written: int, n_names: int) 
     return "; ".join(said)
 
 
-def _check(
+def _check_map(
     points: Points, codes: NDArray[Any], means: Points, scales: Points, n_names: int
 ) -> None:
     if points.ndim != 2 or points.shape[1] != 2 or codes.shape != (len(points),):
@@ -193,7 +194,7 @@ def _check(
         )
 
 
-# DOC """The authors among themselves: how heavy their tails are, and who writes like whom."""
+# The authors among themselves: how heavy their tails are, and who writes like whom
 
 NEAR_GAUSSIAN = 30.0
 """From so many degrees of freedom on, a Student-t is hardly told from a Gaussian."""
@@ -309,7 +310,7 @@ def _check_distances(table: NDArray[np.float64], n_names: int) -> None:
         )
 
 
-# DOC """Pictures of a fitted attributor: where its authors lie, who is like whom, and their tails."""
+# All three of a fitted attributor
 
 
 def author_pictures(fitted: FittedAttributor) -> dict[str, Figure]:

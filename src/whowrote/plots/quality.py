@@ -1,4 +1,7 @@
-"""How good are the answers: confidence against truth, and error against length."""
+"""Quality of answers: confidence against truth, error against length, who was taken for whom.
+
+Counts, probabilities and bins of lengths go in; figures come out.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
 from whowrote.errors import InputError
+from whowrote.formatting import percent
 from whowrote.metrics import calibration_error, wilson
 from whowrote.plots.style import (
     BLUES,
@@ -27,7 +31,6 @@ from whowrote.plots.style import (
     finish,
     label,
     labels,
-    percent,
     sheet,
 )
 
@@ -153,7 +156,7 @@ def _check_confidence(sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> Non
         )
 
 
-# DOC """Who was named: the table of answers, and a bar per text."""
+# Who was named: the table of answers, and a bar per text
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""What all pictures share: the palette, the empty sheet, the title at the left, the file."""
+"""The style that all pictures share: palette, empty sheet, title at the left, names, files."""
 
 from __future__ import annotations
 
 import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from whowrote.errors import InputError
 from whowrote.files import atomic_path
-from whowrote.formatting import percent as percent
 
 RIGHT, WRONG, OUTSIDE = "#2b6ca3", "#d1495b", "#9aa5b1"
 INK, FAINT, PAPER, RULE = "#22303c", "#8a97a3", "#ffffff", "#e6eaee"
@@ -99,6 +98,15 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def save_all(figures: Mapping[str, Figure], folder: str | os.PathLike[str]) -> list[Path]:
+    """Write every figure under its name, as PNG and as SVG."""
+    return [
+        save(figure, Path(folder) / f"{name}{kind}")
+        for name, figure in figures.items()
+        for kind in FORMATS
+    ]
+
+
 def svg(figure: Figure) -> str:
     """The figure as one SVG text; the same figure gives the same text."""
     page = io.BytesIO()
@@ -112,7 +120,7 @@ def _render(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:
         figure.savefig(target, format=kind, dpi=160, facecolor=PAPER, metadata=metadata)
 
 
-# DOC """Names on a map: at their places where there is room, beside them where there is not."""
+# Names on a map: at their places where there is room, beside them where there is not
 
 STEPS = (6.0, 14.0, 24.0, 38.0, 56.0, 80.0, 110.0)
 """How far, in points, a name may step aside."""
@@ -137,13 +145,13 @@ def write_names(
 ) -> int:
     """Write names at places so that none covers another; return how many were written.
 
-    The layout must be final. The loneliest goes first and stands where it belongs; a name without
-    a free place is left out, or with ``all_of_them`` put where it covers least.
+    The layout must be final. The name farthest from all others goes first and stands where it
+    belongs; one without a free place is left out, or with ``all_of_them`` put where it hides least.
     """
     style = {"fontsize": size, "fontweight": "bold"}
     pixels = np.asarray(axes.transData.transform(places), dtype=np.float64)
     frame, taken = axes.get_window_extent(), list[Bbox]()
-    for index in _loneliest_first(pixels):
+    for index in _farthest_first(pixels):
         if len(taken) == MOST and not all_of_them:
             break
         extent = _extent(axes, names[index], style, air=2.0 if all_of_them else 4.0)
@@ -160,7 +168,7 @@ def _scale(axes: Axes) -> float:
     return float(axes.get_figure(root=True).dpi) / 72.0  # type: ignore[union-attr]
 
 
-def _loneliest_first(pixels: Points) -> list[int]:
+def _farthest_first(pixels: Points) -> list[int]:
     """By the distance to the nearest neighbour, largest first."""
     gaps = np.linalg.norm(pixels[:, None] - pixels[None], axis=2)
     np.fill_diagonal(gaps, np.inf)

@@ -1,4 +1,5 @@
-import sys
+"""The map of authors, the tree of authors, and their tails."""
+
 from pathlib import Path
 from typing import Any
 
@@ -11,143 +12,19 @@ from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
 from whowrote.errors import InputError
-from whowrote.evaluation import LengthBin
-from whowrote.metrics import Interval, calibration_error, evaluate, wilson
 from whowrote.plots import (
     OUTSIDE,
     RIGHT,
-    WRONG,
-    Bar,
-    Curve,
     Ellipses,
-    Panel,
-    confusion_matrix,
-    curves,
     degrees_of_freedom,
     dendrogram,
     latent_map,
-    length_errors,
-    probability_bars,
-    reliability_diagram,
     save,
-    scatter_panels,
     svg,
 )
 from whowrote.plots.style import group_colour
 
-BARS = [
-    Bar("ann, 1", "ann", 0.999, True),
-    Bar("bob, 2", "ann", 0.6, False),
-    Bar("cyd, 3", "none of these", 0.3, None),
-]
-
-
-def words(figure: Figure) -> list[str]:
-    (axes,) = figure.axes
-    return [text.get_text() for text in axes.texts]
-
-
-def test_confusion_matrix_shows_counts_and_shades_shares() -> None:
-    figure = confusion_matrix([[8, 2, 0], [0, 1, 0], [0, 0, 0]], ["ann", "bob", "cyd"])
-    (axes,) = figure.axes
-    assert words(figure) == ["8", "2", "1"]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["ann", "bob", "cyd"]
-    shades = np.asarray(axes.images[0].get_array())
-    np.testing.assert_allclose(shades, [[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-
-
-def test_a_matrix_of_another_size_is_refused() -> None:
-    with pytest.raises(InputError, match=r"counts has shape \(2, 2\) for 3 classes.*square"):
-        confusion_matrix(np.eye(2), ["a", "b", "c"])
-
-
-def test_bars_say_probability_and_name_the_answer_when_it_is_not_right() -> None:
-    figure = probability_bars(BARS)
-    (axes,) = figure.axes
-    assert [patch.get_width() for patch in axes.patches] == [0.999, 0.6, 0.3]
-    assert [text.strip() for text in words(figure)] == [">99%", "60%  ann", "none of these"]
-    colours = [patch.get_facecolor() for patch in axes.patches]
-    assert colours == [to_rgba(colour) for colour in (RIGHT, WRONG, OUTSIDE)]
-    legend = axes.get_legend()
-    assert legend is not None
-    assert len(legend.get_texts()) == 3
-
-
-def test_the_legend_has_only_what_is_drawn() -> None:
-    legend = probability_bars(BARS[:1]).axes[0].get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["right"]
-
-
-def test_no_bars_no_plot() -> None:
-    with pytest.raises(InputError, match=r"bars is empty.*one Bar per text"):
-        probability_bars([])
-
-
-@pytest.mark.parametrize(("name", "start"), [("a.png", b"\x89PNG"), ("a.SVG", b"<?xml")])
-def test_saved_files_are_what_they_say_and_always_the_same(
-    tmp_path: Path, name: str, start: bytes
-) -> None:
-    path = save(probability_bars(BARS), tmp_path / "new" / name)
-    first = path.read_bytes()
-    assert first.startswith(start)
-    assert save(probability_bars(BARS), path).read_bytes() == first
-    assert [file.name for file in path.parent.iterdir()] == [name]
-
-
-def test_another_format_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"path is 'a\.jpeg'.*\.png or \.svg"):
-        save(probability_bars(BARS), tmp_path / "a.jpeg")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_plot_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise OSError("disk full")
-
-    figure = probability_bars(BARS)
-    monkeypatch.setattr(figure, "savefig", fail)
-    with pytest.raises(OSError, match="disk full"):
-        save(figure, tmp_path / "a.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_no_global_state() -> None:
-    before = "matplotlib.pyplot" in sys.modules
-    probability_bars(BARS)
-    assert ("matplotlib.pyplot" in sys.modules) == before
-
-
-def test_panels_give_a_group_one_colour_and_a_tail_no_say() -> None:
-    points = np.random.default_rng(0).normal(size=(400, 2))
-    points[0] = 1e6
-    groups = np.arange(400) % 2
-    figure = scatter_panels([Panel("left", points, groups), Panel("right", points, groups)])
-    left, right = figure.axes
-    colours = [
-        [tuple(c.get_facecolor()[0][:3]) for c in axes.collections] for axes in (left, right)
-    ]
-    assert colours[0] == colours[1]
-    assert len(set(colours[0])) == 2
-    assert left.get_xlim()[1] < 10
-
-
-def test_curves_carry_their_spread_and_their_name() -> None:
-    line = Curve("with the rest", [1, 2, 5], [50.0, 45.0, 40.0], [1.0, 0.5, 0.2])
-    figure = curves([line], title="t", x_label="labels", y_label="error", log_x=True)
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["with the rest"]
-    assert axes.get_xscale() == "log"
-    assert len(axes.containers[0][2]) == 1  # the error bars
-    plain = curves([line], title="t", x_label="labels", y_label="error")
-    assert plain.axes[0].get_xscale() == "linear"
-
-
-def test_dollars_in_a_name_are_no_mathematics(tmp_path: Path) -> None:
-    names = ["$\\nonsense$", "a$b"]
-    save(confusion_matrix(np.eye(2, dtype=int), names), tmp_path / "a.png")
-    save(probability_bars([Bar(names[0], names[0], 0.5, False)]), tmp_path / "b.png")
-    save(degrees_of_freedom([3.0, 4.0], names), tmp_path / "c.png")
+DISTANCES = np.array([[0.0, 8.0, 1.0], [8.0, 0.0, 6.0], [1.0, 6.0, 0.0]])
 
 
 def test_long_names_keep_both_ends_and_stay_apart() -> None:
@@ -157,9 +34,6 @@ def test_long_names_keep_both_ends_and_stay_apart() -> None:
     ]
     assert len(set(shown)) == 2
     assert all(len(name) <= 32 and name.startswith("a collection") for name in shown)
-
-
-# -- the map of authors ------------------------------------------------------------------------
 
 
 def author_map(n_names: int, *, spread: float = 6.0, name: str = "Theodore Roosevelt") -> Figure:
@@ -263,11 +137,6 @@ def test_an_unknown_text_is_a_grey_cross() -> None:
     assert tuple(unknown.get_edgecolor()[0][:3]) == to_rgba(OUTSIDE)[:3]
 
 
-def test_twenty_four_groups_have_colours_of_their_own() -> None:
-    assert len({group_colour(group) for group in range(24)}) == 24
-    assert group_colour(24) == group_colour(0)
-
-
 def test_many_points_do_not_swell_an_svg() -> None:
     rng = np.random.default_rng(0)
     ellipses = Ellipses([[0.0, 0.0]], [np.eye(2)])
@@ -294,66 +163,6 @@ def test_a_map_of_other_points_is_refused() -> None:
         latent_map([[0.0, 0.0]], [1], ["ann"], ellipses)
 
 
-# -- how good the answers are ------------------------------------------------------------------
-
-
-def test_reliability_shows_share_interval_count_and_ece() -> None:
-    confidence, right = [0.62, 0.64, 0.95, 0.97, 0.99], [True, False, True, True, True]
-    figure = reliability_diagram(confidence, right, n_bins=10)
-    above, below = figure.axes
-    dots = [np.asarray(dot.get_offsets())[0] for dot in above.collections[1::2]]
-    np.testing.assert_allclose(dots, [[0.63, 0.5], [0.97, 1.0]])
-    low, high = above.collections[0].get_segments()[0][:, 1]
-    assert (low, high) == (wilson(1, 2).low, wilson(1, 2).high)
-    assert [bar.get_height() for bar in below.patches] == [0] * 6 + [2, 0, 0, 3]
-    assert f"ECE {calibration_error(confidence, right, n_bins=10):.1%}" in above.get_title("left")
-
-
-def test_the_ece_of_the_title_is_that_of_evaluate() -> None:
-    rng = np.random.default_rng(0)
-    sure = rng.uniform(0.5, 1.0, size=200)
-    codes = (rng.random(200) > sure**2).astype(int)
-    found = evaluate(codes, np.column_stack([sure, 1.0 - sure]), [0, 1])
-    title = reliability_diagram(sure, codes == 0).axes[0].get_title("left")
-    assert title.endswith(f"ECE {found.ece:.1%}")
-
-
-def test_reliability_refuses_what_is_no_probability() -> None:
-    with pytest.raises(
-        InputError, match=r"confidence has 1\.5; a probability lies between 0 and 1"
-    ):
-        reliability_diagram([0.5, 1.5], [True, True])
-    with pytest.raises(InputError, match=r"confidence has nan"):
-        reliability_diagram([np.nan], [True])
-    with pytest.raises(InputError, match=r"confidence has shape \(1,\) and right \(2,\)"):
-        reliability_diagram([0.5], [True, True])
-
-
-def test_length_errors_draw_each_bin_with_its_count() -> None:
-    bins = [
-        LengthBin(10, 90, 5, 0.4, Interval(0.1, 0.8)),
-        LengthBin(100, 900, 1200, 0.0, Interval(0.0, 0.1)),
-    ]
-    (axes,) = length_errors(bins).axes
-    assert axes.get_xscale() == "log"
-    assert [text.get_text() for text in axes.texts] == ["5", "1,200"]
-    dots = [np.asarray(dot.get_offsets())[0] for dot in axes.collections[2::3]]
-    np.testing.assert_allclose(dots, [[30.0, 0.4], [300.0, 0.0]])
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["10", "90", "900"]
-
-
-def test_texts_of_one_length_are_drawn_as_well(tmp_path: Path) -> None:
-    save(length_errors([LengthBin(300, 300, 5, 0.4, Interval(0.1, 0.8))]), tmp_path / "a.png")
-
-
-def test_no_bins_no_plot() -> None:
-    with pytest.raises(InputError, match=r"bins is empty.*error_by_length"):
-        length_errors([])
-
-
-# -- the authors among themselves --------------------------------------------------------------
-
-
 def test_degrees_of_freedom_are_sorted_and_heavy_tails_coloured() -> None:
     (axes,) = degrees_of_freedom([40.0, 2.5, 9.0], ["ann", "bob", "cyd"]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bob", "cyd", "ann"]
@@ -368,9 +177,6 @@ def test_gaussian_components_have_no_degrees_of_freedom_to_draw() -> None:
         degrees_of_freedom([3.0, np.inf], ["ann", "bob"])
     with pytest.raises(InputError, match=r"df has shape \(2,\) for 1 names"):
         degrees_of_freedom([3.0, 4.0], ["ann"])
-
-
-DISTANCES = np.array([[0.0, 8.0, 1.0], [8.0, 0.0, 6.0], [1.0, 6.0, 0.0]])
 
 
 def test_the_tree_joins_by_average_linkage() -> None:

@@ -1,4 +1,4 @@
-"""The Blog Authorship Corpus and the PAN shared tasks, in the form they are published in."""
+"""The PAN shared tasks, in the form they are published in."""
 
 import json
 from pathlib import Path
@@ -8,81 +8,6 @@ import pytest
 from whowrote.corpus.pan import truth_file
 from whowrote.corpus.texts import load
 from whowrote.errors import CorpusWarning, InputError
-
-BLOG = b"""<Blog>
-
-<date>31,May,2004</date>
-<post>
-
-  It\x92s raining & I
-  like <b>it</b> &amp; you.
-
-</post>
-
-<date>01,June,2004</date>
-<post>
-  na\xc3\xafve
-</post>
-
-<date>02,June,2004</date>
-<post>   </post>
-<post>no date, no end
-<date>03,June,2004</date>
-<post>last</post>
-</Blog>
-"""
-NAME = "1000331.female.37.indUnk.Leo.xml"
-
-
-@pytest.fixture
-def blogs(tmp_path: Path) -> Path:
-    (tmp_path / NAME).write_bytes(BLOG)
-    (tmp_path / "5114.male.25.Law.Aries.xml").write_bytes(b"<Blog><post>mine</post></Blog>")
-    return tmp_path
-
-
-def test_blogs(blogs: Path) -> None:
-    with pytest.warns(CorpusWarning, match="1 empty, 1 encoding, 1 unclosed"):
-        corpus = load(blogs)
-    assert corpus.texts == (
-        "It’s raining & I\n  like <b>it</b> & you.",
-        "naïve",
-        "no date, no end",
-        "last",
-        "mine",
-    )
-    assert corpus.ids == (*(f"1000331/000{i}" for i in (1, 2, 4, 5)), "5114/0001")
-    assert corpus.authors == ("1000331",) * 4 + ("5114",)
-    about = {"gender": "female", "age": "37", "industry": "indUnk", "sign": "Leo"}
-    assert corpus.metadata[0] == {**about, "date": "31,May,2004"}
-    assert corpus.metadata[2]["date"] is None
-    assert [(note.kind, note.line, note.document) for note in corpus.notes] == [
-        ("encoding", 4, "1000331/0001"),
-        ("empty", 17, "1000331/0003"),
-        ("unclosed", 18, "1000331/0004"),
-    ]
-
-
-def test_one_blogger(blogs: Path) -> None:
-    assert load(blogs / "5114.male.25.Law.Aries.xml").texts == ("mine",)
-
-
-def test_other_files_among_blogs_are_noted(blogs: Path) -> None:
-    (blogs / NAME).unlink()
-    (blogs / "readme.txt").write_text("about")
-    (blogs / "7.male.25.Law.Aries.xml").write_text("<Blog></Blog>")
-    with pytest.warns(CorpusWarning, match="1 empty, 1 not-text"):
-        corpus = load(blogs)
-    assert [note.message for note in corpus.notes] == [
-        "a blogger's file without <post>: skipped",
-        "a .txt file among the blogs: skipped",
-    ]
-
-
-def test_no_blogs(tmp_path: Path) -> None:
-    (tmp_path / "letters.xml").write_text("<a/>")
-    with pytest.raises(InputError, match="has no file of the Blog Authorship Corpus; each must be"):
-        load(tmp_path, format="blogs")
 
 
 def put(path: Path, content: object) -> None:

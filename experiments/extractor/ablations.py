@@ -28,7 +28,7 @@ import torch
 from evaluate import Material, judge, read_material, thinned
 
 from whowrote import __version__
-from whowrote.features.embedding import choose_device
+from whowrote.checks import choose_device
 from whowrote.features.extractor.driver import train
 from whowrote.features.extractor.recipe import Config, parse_config
 from whowrote.features.extractor.run import Evaluation

@@ -1,7 +1,13 @@
-"""Files that are either whole or absent: write beside the target, flush, then rename over it."""
+"""Files that are either whole or absent: write beside the target, flush, then rename over it.
+
+A model is one such file: safetensors for the numbers, JSON in its header for the rest. No pickle,
+so that a model file cannot execute code; its version is checked when it is read. Training texts and
+training rows are never in it.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -61,11 +67,22 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
-# DOC """One file per model: safetensors for the numbers, JSON in its header for the rest.
-# DOC
-# DOC No pickle: a model file cannot execute code. Written atomically, read with its version checked.
-# DOC Training texts and training rows are never in it.
-# DOC """
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """JSON in the one form that hashes are taken of: equal values are equal texts.
+
+    >>> canonical_json({"b": [1, 2.5], "a": None})
+    '{"a":null,"b":[1,2.5]}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+# -- model files ---------------------------------------------------------------------------------
 
 FORMAT = 1
 HEADER = "whowrote"

@@ -34,7 +34,7 @@ from whowrote.estimators.fitted_classifier import Answers, FittedClassifier
 from whowrote.features import feature_storage as feature_storage
 from whowrote.features.fitted_features import restore_fitted
 from whowrote.features.interface import ReadsTexts, views
-from whowrote.files import ModelFile, read_model_file, write_model_file
+from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor
@@ -104,12 +104,6 @@ def check_files(path: Path, manifest: dict[str, Any]) -> None:
                 f"'{path / name}' is missing or is not what was saved; copy the whole folder "
                 "again, or train the model again"
             )
-
-
-def sha256_of(path: Path) -> str:
-    """The hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def restore(answering: Answering, folder: Folder, features: ReadsTexts, model: Answers) -> None:

@@ -197,7 +197,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
         self.scaling_ = learn_scaling(X, self.projection_dim, seeds.pop())
         self.fleet_ = MixtureVAE(self._architecture(k), self._members(seeds))
-        self.fleet_.to(checks.device_named(self.device), getattr(torch, self.dtype))
+        self.fleet_.to(checks.choose_device(self.device), getattr(torch, self.dtype))
         self.history_ = []
         return seeds
 
@@ -326,7 +326,7 @@ class MixtureVAEBase(Answers, ClassNamePrefixFeaturesOutMixin, TransformerMixin,
         if device is not None:
             estimator.set_params(device=device)
         estimator.scaling_ = scaling_from(record)
-        estimator.fleet_ = fleet_from(record).to(checks.device_named(estimator.device))
+        estimator.fleet_ = fleet_from(record).to(checks.choose_device(estimator.device))
         estimator._restore(record.values["state"])
         return estimator
 

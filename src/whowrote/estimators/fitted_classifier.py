@@ -289,7 +289,7 @@ class FittedClassifier(Answers):
         record = read_model_file(path, "MixtureVAEClassifier")
         fitted = cls()
         fitted.scaling_ = scaling_from(record)
-        device = checks.device_named(record.values["parameters"]["device"])
+        device = checks.choose_device(record.values["parameters"]["device"])
         fitted.fleet_ = fleet_from(record).to(device)
         fitted.leader_ = record.values["state"]["leader_"]
         fitted.n_features_in_ = record.values["state"]["n_features_in_"]

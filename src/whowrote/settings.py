@@ -88,9 +88,7 @@ def checked(
     check_names(table, [one.name for one in fields(kind) if one.name not in besides], where)
     for name, value in table.items():
         if not _fits(value, types[name]):
-            raise InputError(
-                f"{name} in {where} is {value!r}; it must be {_words(types[name])}"
-            )
+            raise InputError(f"{name} in {where} is {value!r}; it must be {_words(types[name])}")
     return {name: _converted(value, types[name]) for name, value in table.items()}
 
 

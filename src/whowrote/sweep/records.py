@@ -323,27 +323,35 @@ def read_packed(path: Path) -> Packed:
 
 
 def _from_second(row: dict[str, Any]) -> Record:
-    read = {name: _parsed(row[name]) for name in _JSON}
-    diverged = row["diverged"] and Divergence(**row["diverged"])
-    df = None if row["df"] is None else rounded(row["df"])
-    return Record(**{**row, **read, "diverged": diverged, "df": df})
+    read = {
+        "versions": _parsed(row["versions"]),
+        "df": None if row["df"] is None else rounded(row["df"]),
+        "diverged": row["diverged"] and Divergence(**row["diverged"]),
+    }
+    return _record({**row, **read}, row["configuration"], row["protocol"])
 
 
 def _from_first(row: dict[str, Any]) -> Record:
     """The protocol was part of the configuration, and of a divergence only its epoch is known."""
-    configuration, protocol = _without_protocol(row["configuration"])
     read = {
-        "configuration": configuration,
-        "protocol": protocol,
         "versions": _parsed(row["versions"]),
         "df": None if row["df"] is None else [float(value) for value in row["df"]],
         "diverged": Divergence(row["epochs"], "unknown") if row["diverged"] else None,
     }
-    return Record(**{**row, **read}, test_log_loss=None, best_epoch=None)
+    values = {**row, **read, "test_log_loss": None, "best_epoch": None}
+    return _record(values, row["configuration"], "{}")
+
+
+def _record(values: dict[str, Any], configuration: str, protocol: str) -> Record:
+    settings = _settings(configuration, protocol)
+    record = Record(**{**values, "configuration": settings[0], "protocol": settings[1]})
+    vars(record)["settings_text"] = settings[2]  # which thousands of records share
+    return record
 
 
 @cache
-def _without_protocol(text: str) -> tuple[Configuration, dict[str, Any]]:
-    values: dict[str, Any] = json.loads(text)
-    protocol = values.pop("protocol", {})
-    return values, protocol
+def _settings(configuration: str, protocol: str) -> tuple[Configuration, dict[str, Any], str]:
+    """Configuration, protocol, and the canonical JSON of both."""
+    both = {"protocol": json.loads(protocol)} | json.loads(configuration)
+    own = both.pop("protocol")
+    return both, own, canonical_json(both | ({"protocol": own} if own else {}))

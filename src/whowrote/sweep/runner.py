@@ -78,8 +78,9 @@ def sweep(
     rows. ``search`` may be ``RandomSearch``, which tries some of the grid, or ``Halving``, which
     tries all of it briefly and the best for longer. ``plan`` has settings of
     ``whowrote.training.loop.Plan`` that no parameter sets, such as ``final_rate``. ``group_size``
-    is the largest number of fits that train at once; None chooses. ``progress`` shows a bar on a
-    terminal.
+    is the largest number of fits that train at once; None chooses. ``device`` is ``"auto"``,
+    ``"cpu"``, ``"cuda"`` or ``"mps"``; ``dtype`` is ``"float32"`` or ``"float64"``. ``progress``
+    shows a bar on a terminal.
 
     >>> import tempfile
     >>> from sklearn.datasets import make_blobs

@@ -146,10 +146,10 @@ def parse_config(values: Mapping[str, Any], base: Path) -> Config:
 
 def check_same(before: Any, now: Any) -> None:
     """Settings of a checkpoint are those of the run that resumes from it."""
-    for section, values in now.items():
-        if _with_defaults(section, before.get(section)) != values:
+    for name, values in now.items():
+        if _with_defaults(name, before.get(name)) != values:
             raise InputError(
-                f"the checkpoint was made with {section} = {before.get(section)} and the "
+                f"the checkpoint was made with {name} = {before.get(name)} and the "
                 f"configuration says {values}; a run resumes with its own settings: restore them, "
                 "or name another folder with out"
             )

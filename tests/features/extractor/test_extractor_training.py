@@ -213,7 +213,7 @@ def test_words_may_start_in_given_vectors(tmp_path: Path) -> None:
 def test_a_missing_gpu_is_said(tmp_path: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a CUDA device")
-    with pytest.raises(InputError, match=r"device is 'cuda', which this machine has not; use 'auto' or 'cpu'"):
+    with pytest.raises(InputError, match=r"device is 'cuda', which this machine has not; .*'cpu'"):
         train(small_config(tmp_path), device="cuda")
 
 

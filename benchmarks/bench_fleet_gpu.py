@@ -36,7 +36,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from whowrote import __version__, training
 from whowrote.corpus.splits import Split, folds
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
-from whowrote.sweep import groups, run, sweep
+from whowrote.sweep import groups, runner, sweep
 from whowrote.training.loop import Assignment, Crew, Plan, initialize, run_epoch, step_for
 from whowrote.training.step import GraphedStep
 
@@ -101,11 +101,11 @@ class Stopwatch:
         """Every part is booked inside the block."""
         places = [(part, *place) for part, own in PARTS.items() for place in own]
         before = [(owner, name, getattr(owner, name)) for _, owner, name in places]
-        before.append((run, "fit_group", run.fit_group))
+        before.append((runner, "fit_group", runner.fit_group))
         try:
             for part, owner, name in places:
                 setattr(owner, name, self.timed(part, getattr(owner, name)))
-            run.fit_group = self.timed("rest", run.fit_group)  # type: ignore[assignment]
+            runner.fit_group = self.timed("rest", runner.fit_group)  # type: ignore[assignment]
             self._since = time.perf_counter()
             yield
             self._book()

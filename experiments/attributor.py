@@ -57,7 +57,7 @@ def ours(features: str) -> Callable[[Corpus, Corpus, Corpus, int], dict[str, Any
         began = perf_counter()
         model = Attributor(features, random_state=seed).fit(train)
         seconds = perf_counter() - began
-        figures = judged(model.predict_log_proba(asked.texts), asked, model.classes_)
+        figures = evaluated(model.predict_log_proba(asked.texts), asked, model.classes_)
         figures["seconds"] = seconds
         figures["none_of_own"] = none_share(model, asked)
         if len(others):
@@ -73,7 +73,7 @@ def svm(train: Corpus, asked: Corpus, others: Corpus, seed: int) -> dict[str, An
     model = NGramSVM(random_state=seed).fit(list(train.texts), list(train.authors))
     seconds = perf_counter() - began
     log_proba = model.predict_log_proba(list(asked.texts))
-    return {**judged(log_proba, asked, model.classes_), "seconds": seconds}
+    return {**evaluated(log_proba, asked, model.classes_), "seconds": seconds}
 
 
 def none_share(model: Attributor, texts: Corpus) -> float:
@@ -81,7 +81,7 @@ def none_share(model: Attributor, texts: Corpus) -> float:
     return float(np.mean([answer.author is None for answer in model.attribute(texts)]))
 
 
-def judged(log_proba: NDArray[Any], asked: Corpus, classes: NDArray[Any]) -> dict[str, Any]:
+def evaluated(log_proba: NDArray[Any], asked: Corpus, classes: NDArray[Any]) -> dict[str, Any]:
     """Error, log-loss and calibration error."""
     found = evaluate(list(asked.authors), log_proba, classes.tolist(), log=True)
     return {"error": found.error, "log_loss": found.log_loss, "ece": found.ece}

@@ -3,7 +3,7 @@
 Three components of a known Student-t mixture in two dimensions (nu = 2.5, 5 and 30) are pushed
 through a smooth map into ten dimensions, and 5 % of the rows are replaced by gross outliers. Both
 autoencoders see the same rows, start from the same provisional labels and train for as long. They
-are judged on held-out rows that hold no gross outliers: the bound, and the clustering accuracy;
+are evaluated on held-out rows that hold no gross outliers: the bound, and the clustering accuracy;
 and the learnt nu should come in the order of the true ones.
 
 Command:  python experiments/heavy_tails.py

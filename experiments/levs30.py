@@ -71,10 +71,10 @@ def baseline_errors(data: Any) -> list[dict[str, Any]]:
 
     X, y, train, test = data["X"].astype(np.float64), data["y"], data["train"], data["test"]
     rows = []
-    for machine in (LinearSVM(probability=False), RBFSVM(probability=False)):
+    for svm in (LinearSVM(probability=False), RBFSVM(probability=False)):
         began = perf_counter()
-        error = 1 - machine.fit(X[train], y[train]).score(X[test], y[test])
-        name = type(machine).__name__
+        error = 1 - svm.fit(X[train], y[train]).score(X[test], y[test])
+        name = type(svm).__name__
         rows.append({"method": name, "error": error, "seconds": perf_counter() - began})
         print(f"{name}: {error:.2%}", flush=True)
     return rows

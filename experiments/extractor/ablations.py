@@ -1,7 +1,7 @@
 """What each part of the extractor is worth: one short training per variant, one table.
 
 Every variant but the first is the shipped configuration without n-grams and with some entries
-changed, trained from scratch for as many steps on the same machine, and judged like the shipped
+changed, trained from scratch for as many steps on the same computer, and evaluated like the shipped
 weights, on fewer texts: the error of a linear SVM on every fourth text of Blog-30 (C = 0.1) and the
 AUC of pairs of unseen test authors in each domain. A variant whose record is there is not trained
 again; one that was interrupted resumes from its checkpoint.
@@ -25,10 +25,10 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from evaluate import Material, judge, read_material, thinned
+from evaluate import Material, evaluate, read_material, thinned
 
 from whowrote import __version__
-from whowrote.features.embedding import choose_device
+from whowrote.checks import choose_device
 from whowrote.features.extractor.driver import train
 from whowrote.features.extractor.recipe import Config, parse_config
 from whowrote.features.extractor.run import Evaluation
@@ -108,12 +108,12 @@ def config_of(
 def run_variant(
     variant: str, config: Config, material: Material, device: str | None
 ) -> dict[str, Any]:
-    """Train and judge."""
+    """Train and evaluate."""
     began = perf_counter()
     outcome = train(config, device=device, on_evaluation=_tell)
     trained = perf_counter() - began
     network = outcome.extractor.network
-    judged = judge(outcome.extractor, material, str(choose_device(device)))
+    figures = evaluate(outcome.extractor, material, str(choose_device(device)))
     return {
         "variant": variant,
         "version": __version__,
@@ -125,7 +125,7 @@ def run_variant(
         "documents": outcome.extractor.card["documents"],
         "device": _device_name(device),
         "seconds": {"training": trained, "judging": perf_counter() - began - trained},
-        **judged,
+        **figures,
     }
 
 
@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "results" / "extractor_ablations")
     parser.add_argument("--device")
     parser.add_argument(
-        "--every", type=int, default=4, help="judge on every so many-th text of Blog-30"
+        "--every", type=int, default=4, help="evaluate on every so many-th text of Blog-30"
     )
     parser.add_argument("--most", type=int, default=1500, help="and so many texts of each domain")
     parser.add_argument("--table", action="store_true", help="only print what there is")

@@ -4,7 +4,7 @@ Attribution: a linear SVM (C = 0.1, fixed beforehand) on the LEVs of Blog-30, 5 
 seed 0. Verification: 5,000 balanced pairs of the test authors of every corpus given with
 ``--corpus``, and of all authors of those given with ``--probe``, which no training may have seen.
 The cosine becomes a probability by a logistic curve fitted on pairs of development authors; a probe
-is judged with the curve of all corpora together. The test authors are only read.
+is evaluated with the curve of all corpora together. The test authors are only read.
 
 Command:  python experiments/extractor/evaluate.py extractor.safetensors --blog30 blog30.parquet
           --corpus blogs=blogs_train.parquet --corpus mail=mail_train.parquet
@@ -46,7 +46,7 @@ EVERYONE = -1
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts to be judged by, and who wrote them."""
+    """Texts to be evaluated on, and who wrote them."""
 
     texts: Sequence[str]
     authors: NDArray[Any]
@@ -64,7 +64,7 @@ class Material:
 def read_material(
     blog30: Path | None, corpora: Mapping[str, Path], probes: Mapping[str, Path]
 ) -> Material:
-    """Read what the weights are to be judged by."""
+    """Read what the weights are to be evaluated on."""
     domains = {}
     for name, path in corpora.items():
         domains[name, 1], domains[name, 2] = _sides(name, path, (1, 2))
@@ -143,7 +143,7 @@ def curve(scored: Sequence[Scored]) -> LogisticRegression:
     return LogisticRegression(C=1e6).fit(scores, np.concatenate([own.pairs.same for own in scored]))
 
 
-def judge(
+def evaluate(
     extractor: Extractor, material: Material, device: str, longest: int = SECTION
 ) -> dict[str, Any]:
     """Everything that is reported of one extractor."""
@@ -219,7 +219,7 @@ def main() -> None:
     extractor = read_extractor(options.weights, options.device)
     material = read_material(options.blog30, named(options.corpus), named(options.probe))
     record = {"version": __version__, "card": dict(extractor.card)}
-    record |= judge(extractor, material, options.device, options.longest)
+    record |= evaluate(extractor, material, options.device, options.longest)
     print(report(record), flush=True)
     if options.out:
         write_text(options.out, json.dumps(record, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The linear SVM on vectors under cross-validation: what an extractor is judged by."""
+"""The linear SVM on vectors under cross-validation: what an extractor is measured by."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def our_table(table: Table1) -> str:
     """Our figures; the lowest error on the same vectors is bold."""
     rows = [[method, *(_cell(table, method, s) for s in table.sizes)] for method in table.methods]
     head = [f"{table.corpus}, error in %", *(f"{share:.0%}" for share in table.sizes)]
-    return f"{as_table(head, rows)}\n\n{table.standing} stand behind it."
+    return f"{as_table(head, rows)}\n\n{table.coverage} stand behind it."
 
 
 def _cell(table: Table1, method: str, share: float) -> str:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.errors import InputError
+from whowrote.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
 
 
 def at_least(name: str, value: Any, low: float, *, integer: bool = False) -> None:
@@ -39,21 +40,30 @@ def fraction(name: str, value: Any) -> None:
 def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
     """Require one of a few words, and guess which was meant."""
     if value not in choices:
-        close = difflib.get_close_matches(str(value), choices, n=1, cutoff=0.4)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(str(value), choices)
         raise InputError(f"{name} is {value!r}; it must be one of {', '.join(choices)}{hint}")
 
 
-def device_named(name: str) -> torch.device:
-    """The torch device for 'auto', 'cpu', 'cuda' or 'mps'."""
-    one_of("device", name, ("auto", "cpu", "cuda", "mps"))
-    present = {"cpu": True, "cuda": torch.cuda.is_available()}
-    present["mps"] = torch.backends.mps.is_available()
-    if name == "auto":
-        name = next(kind for kind in ("cuda", "mps", "cpu") if present[kind])
-    if not present[name]:
-        raise InputError(f"device is {name!r}, which this machine has not; use 'auto' or 'cpu'")
-    return torch.device(name)
+def choose_device(name: str | torch.device | None = None) -> torch.device:
+    """The torch device for 'cpu', 'cuda', 'cuda:1' or 'mps'; None and 'auto' are the best there is.
+
+    >>> choose_device("cpu")
+    device(type='cpu')
+    """
+    import torch  # not above: who only counts n-grams does not wait for it
+
+    asked = "auto" if name is None else str(name)
+    counts = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": torch.mps.device_count()}
+    kind, _, index = asked.partition(":")
+    if kind not in counts or not (kind == asked or index.isdecimal()):
+        one_of("device", asked, ("auto", *counts))
+    if kind == "auto":
+        kind = next(one for one in ("cuda", "mps", "cpu") if counts[one])
+    if int(index or 0) >= counts[kind]:
+        raise InputError(f"device is {asked!r}, which this machine has not; use 'auto' or 'cpu'")
+    if kind == "cuda":  # with its number: every process of a distributed run has a GPU of its own
+        return torch.device(kind, int(index or torch.cuda.current_device()))
+    return torch.device(asked if index else kind)
 
 
 def fitted(estimator: Any, attribute: str) -> None:

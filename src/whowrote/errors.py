@@ -5,6 +5,8 @@ Every type inherits the one that the ecosystem would raise, so ``except ValueErr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Bad input from a user: the command line prints it alone and leaves with status 2."""
@@ -12,3 +14,15 @@ class InputError(ValueError):
 
 class CorpusWarning(UserWarning):
     """A text was repaired or skipped; the whole list is in ``corpus.notes``."""
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """The end of a sentence about a misspelt name, or nothing.
+
+    >>> did_you_mean("latent_dims", ["latent_dim", "hidden"]), did_you_mean("x", ["hidden"])
+    ("; did you mean 'latent_dim'?", '')
+    """
+    import difflib  # only who misspells pays for it
+
+    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -7,6 +7,7 @@ execute code. Training texts and training rows are never in it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
@@ -65,6 +66,23 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
     with atomic_path(target) as draft:
         draft.write_text(text, encoding="utf-8")
 
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def canonical_json(value: Any) -> str:
+    """JSON in the one form that hashes are taken of: equal values are equal texts.
+
+    >>> canonical_json({"b": [1, 2.5], "a": None})
+    '{"a":null,"b":[1,2.5]}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+# -- model files ---------------------------------------------------------------------------------
 
 FORMAT = 1
 HEADER = "whowrote"

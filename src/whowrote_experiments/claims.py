@@ -59,7 +59,7 @@ def _lead(table: Table1, ours: str, rivals: Sequence[str], share: float) -> str:
 
 
 def extension(table: Table1) -> Verdict:
-    """(a) again, in the declared extension: against the other family and both machines."""
+    """(a) again, in the declared extension: against the other family and both SVMs."""
     return lowest_error(table, EXTENDED[0], (EXTENDED[1], LINEAR, KERNEL))
 
 

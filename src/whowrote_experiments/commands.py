@@ -1,4 +1,4 @@
-"""``whowrote experiment fit | pack | table1 | figure2 ... figure5``: the published evaluation."""
+"""``whowrote experiment``: ``fit``, ``pack``, ``table1``, ``figure2`` to ``5`` and ``pinwheel``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ RECORDS = Path("experiments/results/published")
 PANELS = Path("experiments/results/pinwheel.npz")
 
 Records = Annotated[Path, typer.Option(help="Folder or file of records.")]
-FromRecords = Annotated[
-    bool,
-    typer.Option("--from-records", help="Read records and fit nothing: what happens anyway."),
-]
 CorpusName = Annotated[str, typer.Option("--corpus", help="Which corpus of the records.")]
 Out = Annotated[Path, typer.Option(help="Folder for the figure, as PNG and SVG.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -32,7 +28,7 @@ def fit(
     vectors: Annotated[Path, typer.Option(help="Vectors and authors: .npz or .parquet.")],
     out: Annotated[Path, typer.Option(help="Folder of the records.")] = RECORDS,
     texts: Annotated[
-        Path | None, typer.Option(help="The corpus of the vectors, for the n-gram machine.")
+        Path | None, typer.Option(help="The corpus of the vectors, for the n-gram SVM.")
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="Only this one; may be given again.")
@@ -41,12 +37,12 @@ def fit(
     fold: Annotated[list[int] | None, typer.Option(help="Only this fold, from 0.")] = None,
     dimension: Annotated[list[int] | None, typer.Option("--d", help="Only this D.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    workers: Annotated[int, typer.Option(min=1, help="Processes for the machines.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes for the SVMs.")] = 1,
 ) -> None:
     """Fit what is missing of the published evaluation, or of a part of it.
 
     Every method, size and D is one small file of records in the folder; what is there is not fitted
-    again, so that a run that was stopped goes on, and parts can be fitted on several machines.
+    again, so that a run that was stopped goes on, and parts can be fitted on several computers.
 
     Example: `whowrote experiment fit blog30.toml --vectors blog30.npz --method SMM-VAE --d 200`
     """
@@ -62,7 +58,7 @@ def fit(
     part = Part(method or None, size or None, fold or None, dimension or None)
     material = load_material(asked.corpus, vectors, texts)
     made = run(asked, material, out, part, device=device, workers=workers, report=show)
-    typer.echo(f"{made.standing()}\nRecords: {out}")
+    typer.echo(f"{made.coverage()}\nRecords: {out}")
 
 
 def pack(
@@ -76,13 +72,12 @@ def pack(
     from whowrote_experiments.trials import pack as join
 
     made = join(sources, to)
-    typer.echo(f"{made.standing()}, {to.stat().st_size / 1e6:.2f} MB\nRecords: {to}")
+    typer.echo(f"{made.coverage()}, {to.stat().st_size / 1e6:.2f} MB\nRecords: {to}")
 
 
 def table1(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
-    from_records: FromRecords = True,
     as_json: AsJson = False,
 ) -> None:
     """Table 1: test error of every method at every training size, from records.
@@ -90,7 +85,7 @@ def table1(
     Mean and standard deviation over folds, each with the settings that its development rows chose,
     and paired tests between methods.
 
-    Example: `whowrote experiment table1 --from-records`
+    Example: `whowrote experiment table1`
     """
     from whowrote_experiments.table1 import table1 as tabulate
 
@@ -108,11 +103,10 @@ def figure2(
         Path, typer.Option(help="What `whowrote experiment pinwheel` kept.")
     ] = PANELS,
     out: Out = Path("figures"),
-    from_records: FromRecords = True,
 ) -> None:
     """Figure 2: the pinwheel, its latent space, decoded means and new observations.
 
-    Example: `whowrote experiment figure2 --from-records`
+    Example: `whowrote experiment figure2`
     """
     from whowrote_experiments.figures import figure2 as draw
 
@@ -123,34 +117,32 @@ def figure3(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
     out: Out = Path("figures"),
-    from_records: FromRecords = True,
 ) -> None:
     """Figure 3: error against training size.
 
-    Example: `whowrote experiment figure3 --from-records`
+    Example: `whowrote experiment figure3`
     """
     from whowrote_experiments.figures import figure3 as draw
     from whowrote_experiments.table1 import table1 as tabulate
 
     made = tabulate(_trials(records, corpus))
-    _save(draw(made), out, "figure3", made.standing)
+    _save(draw(made), out, "figure3", made.coverage)
 
 
 def figure4(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
     out: Out = Path("figures"),
-    from_records: FromRecords = True,
 ) -> None:
     """Figure 4: error against the latent dimension, for each training size.
 
-    Example: `whowrote experiment figure4 --from-records`
+    Example: `whowrote experiment figure4`
     """
     from whowrote_experiments.dimensions import dimensions
     from whowrote_experiments.figures import figure4 as draw
 
     found = dimensions(_trials(records, corpus))
-    _save(draw(found), out, "figure4", found.standing)
+    _save(draw(found), out, "figure4", found.coverage)
 
 
 def figure5(
@@ -158,17 +150,16 @@ def figure5(
     corpus: CorpusName = "blog30",
     method: Annotated[str, typer.Option(help="Whose degrees of freedom.")] = "SMM-VAE",
     out: Out = Path("figures"),
-    from_records: FromRecords = True,
 ) -> None:
     """Figure 5: degrees of freedom of all authors against the latent dimension.
 
-    Example: `whowrote experiment figure5 --from-records --method "SMM-VAE, free tails"`
+    Example: `whowrote experiment figure5 --method "SMM-VAE, free tails"`
     """
     from whowrote_experiments.dimensions import dimensions
     from whowrote_experiments.figures import figure5 as draw
 
     found = dimensions(_trials(records, corpus), [method])
-    _save(draw(found), out, "figure5", found.standing)
+    _save(draw(found), out, "figure5", found.coverage)
 
 
 COMMANDS = (fit, pack, table1, figure2, figure3, figure4, figure5)
@@ -180,12 +171,12 @@ def _trials(records: Path, corpus: str) -> Trials:
     return read(records).of(corpus)
 
 
-def _save(figure: Any, out: Path, name: str, standing: str) -> None:
+def _save(figure: Any, out: Path, name: str, coverage: str) -> None:
     from whowrote_experiments.figures import save
 
     for path in save(figure, out, name):
         typer.echo(f"Figure: {path}")
-    typer.echo(standing)
+    typer.echo(coverage)
 
 
 def _show(made: Table1) -> None:
@@ -205,7 +196,7 @@ def _show(made: Table1) -> None:
         if method.startswith("SMM-VAE"):
             console.print("", _tests(made, method), sep="\n")
     diverged = f"; {made.n_diverged} diverged" if made.n_diverged else ""
-    console.print(f"\n{made.standing}{diverged}", highlight=False, soft_wrap=True)
+    console.print(f"\n{made.coverage}{diverged}", highlight=False, soft_wrap=True)
 
 
 def _cell(made: Table1, method: str, share: float) -> str:
@@ -237,8 +228,6 @@ def _difference(test: Paired) -> str:
     p = f"{test.p:.2f}".removeprefix("0")  # a column less in a narrow window
     return f"{100 * test.difference:+.2f} ({p})"
 
-
-# DOC """``whowrote experiment``: the published experiments, each one command."""
 
 experiment = typer.Typer(
     help="Repeat the published experiments. Example: `whowrote experiment pinwheel`",

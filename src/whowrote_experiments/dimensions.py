@@ -5,8 +5,7 @@ r"""Figures 4 and 5: test error, and degrees of freedom of all authors, against 
 
 At every D each fold chooses among the settings that have it, by development error.
 
-Commands: ``whowrote experiment figure4`` and ``... figure5``, both ``--from-records``. Any machine,
-seconds.
+Commands: ``whowrote experiment figure4`` and ``... figure5``. Any computer, seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Dimensions:
     """What was chosen, by method, size and D."""
 
     cells: dict[tuple[str, float, int], Cell]
-    standing: str
+    coverage: str
 
     @property
     def methods(self) -> list[str]:
@@ -75,7 +74,7 @@ def dimensions(trials: Trials, methods: Sequence[str] = (STUDENT, GAUSSIAN)) -> 
         for corpus, own in trials.expected.items()
     }
     kept = Trials(ours, expected)
-    return Dimensions(cells(kept, by_dimension), kept.standing())  # type: ignore[arg-type]
+    return Dimensions(cells(kept, by_dimension), kept.coverage())  # type: ignore[arg-type]
 
 
 def tails(found: Dimensions, share: float) -> dict[int, FloatArray]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,17 @@ from whowrote import checks
 from whowrote.corpus.splits import Split
 from whowrote.sweep.data import Dataset, Part, Stage, checked_data, checked_parts
 from whowrote.sweep.groups import PROTOCOL, Task, Trained, grouped, train_group, versions
-from whowrote.sweep.results import Fit
+from whowrote.sweep.records import Divergence, Fit, Record, rounded
 from whowrote_experiments.protocol import Unit
 from whowrote_experiments.svms import Material
-from whowrote_experiments.trials import Trial, canonical
 
 CHUNK = 2048
 NOT_PARAMETERS = ("kind", "protocol", "n_members")
 
 
 @dataclass(frozen=True)
-class Voice:
-    """What one member says of the held-out rows of its split."""
+class HeldOutProbabilities:
+    """Those of one member for the held-out rows of its split, and how it was trained."""
 
     development: NDArray[np.float64]
     test: NDArray[np.float64]
@@ -42,15 +41,15 @@ class Voice:
     epochs: int
 
 
-def ensemble_trials(
+def ensemble_records(
     unit: Unit,
     material: Material,
     splits: Mapping[int, Split],
     chosen: Mapping[int, Mapping[str, Any]],
     device: str = "auto",
-) -> list[Trial]:
+) -> list[Record]:
     """Train the members of every fold's chosen settings and score ensembles of every size."""
-    data, where = checked_data(material.X, material.y), checks.device_named(device)
+    data, where = checked_data(material.X, material.y), checks.choose_device(device)
     parts = checked_parts({(fold, unit.share): splits[fold] for fold in chosen}, data)
     protocol = {**PROTOCOL, "watch": unit.method.watch, "dtype": "float32"}
     tasks = [
@@ -59,19 +58,20 @@ def ensemble_trials(
         for seed in range(max(unit.method.members))
     ]
     stage = Stage(data, where, torch.float32)
-    voices: dict[int, list[Voice]] = defaultdict(list)
+    members: dict[int, list[HeldOutProbabilities]] = defaultdict(list)
     for group in grouped(tasks, data, where, None):
         made = train_group(group, stage)
         for number, task in enumerate(group.tasks):
-            if made.courses[number].usable:
-                voices[task.part.fold].append(_voice(made, number))
-    made_with = canonical(versions(where))
-    return [
-        _trial(unit, part, size, voices[part.fold], data, chosen[part.fold], material, made_with)
+            if made.histories[number].usable:
+                members[task.part.fold].append(_probabilities(made, number))
+    records = (
+        _record(part, size, members[part.fold], data, chosen[part.fold])
         for part in parts
         for size in unit.method.members
-        if voices[part.fold]
-    ]
+        if members[part.fold]
+    )
+    labels: dict[str, Any] = {"method": unit.method.name, "corpus": material.corpus}
+    return [replace(one, **labels, versions=versions(where)) for one in records]
 
 
 def _parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def _voice(made: Trained, number: int) -> Voice:
+def _probabilities(made: Trained, number: int) -> HeldOutProbabilities:
     place, alone = made.places[number], made.fleet.select([number])
     found = []
     for index in (place.development, place.test):
@@ -89,46 +89,41 @@ def _voice(made: Trained, number: int) -> Voice:
         ]
         found.append(torch.cat(parts).cpu().numpy())
     df = alone.mixture.df[0].double().cpu().numpy()
-    return Voice(found[0], found[1], df, len(made.courses[number].epochs))
+    return HeldOutProbabilities(found[0], found[1], df, len(made.histories[number].epochs))
 
 
-def _trial(
-    unit: Unit,
+def _record(
     part: Part,
     size: int,
-    voices: Sequence[Voice],
+    trained: Sequence[HeldOutProbabilities],
     data: Dataset,
     settings: Mapping[str, Any],
-    material: Material,
-    made_with: str,
-) -> Trial:
-    split, heard = part.split, voices[:size]
-    development = np.mean([voice.development for voice in heard], axis=0)
+) -> Record:
+    """The record of the first ``size`` members; fewer, where some have no usable state."""
+    split, members = part.split, trained[:size]
+    development, test, df = (
+        np.mean([getattr(one, name) for one in members], axis=0)
+        for name in ("development", "test", "df")
+    )
     labels = data.labels[list(split.development)]
-    likelihood = development[np.arange(len(labels)), labels]
-    heavy = settings["component"] == "student-t"
-    return Trial(
-        method=unit.method.name,
-        corpus=material.corpus,
-        configuration=canonical({**settings, "n_members": size}),
-        fold=part.fold,
-        share=part.share,
-        seed=0,
+    epochs = round(float(np.mean([one.epochs for one in members])))
+    return Record(
+        configuration={"kind": "vae", **_parameters(settings), "n_members": size},
+        protocol=dict(settings["protocol"]),
         split=part.hash,
         data=data.hash,
-        n_train=len(split.train),
-        n_development=len(split.development),
+        seed=0,
+        **part.labels,
         development_error=_error(development, labels),
-        development_log_loss=_log_loss(likelihood),
-        n_test=len(split.test),
-        test_error=_error(
-            np.mean([voice.test for voice in heard], axis=0), data.labels[list(split.test)]
-        ),
-        df=tuple(np.mean([voice.df for voice in heard], axis=0).tolist()) if heavy else None,
-        epochs=round(float(np.mean([voice.epochs for voice in heard]))),
+        development_log_loss=_log_loss(development[np.arange(len(labels)), labels]),
+        test_error=_error(test, data.labels[list(split.test)]),
+        test_log_loss=None,
+        df=rounded(df) if settings["component"] == "student-t" else None,
+        epochs=epochs,
+        best_epoch=None,
         seconds=0.0,
-        diverged=len(heard) < size,
-        versions=made_with,
+        diverged=Divergence(epochs, "member") if len(members) < size else None,
+        versions={},
     )
 
 

@@ -1,6 +1,6 @@
 """Figures 2 to 5 from records alone: what is computed elsewhere becomes lines and panels here.
 
-Commands: ``whowrote experiment figure2``, ``... figure5``, each ``--from-records``. Seconds.
+Commands: ``whowrote experiment figure2`` to ``... figure5``. Seconds.
 """
 
 from __future__ import annotations

@@ -28,15 +28,14 @@ each fold and size has chosen on its development rows.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from whowrote.errors import InputError
+from whowrote.settings import from_table, read_toml, section
 
 KINDS = ("vae", "linear-svm", "rbf-svm", "ngram-svm", "attributor")
 READERS = ("ngram-svm", "attributor")
@@ -75,7 +74,7 @@ class Method:
 
     @property
     def dimensions(self) -> Sequence[int | None]:
-        """The D of the grid; one unknown D for machines that have none."""
+        """The D of the grid; one unknown D for methods that have none."""
         return self.grid.get("latent_dim", (None,))
 
 
@@ -86,12 +85,12 @@ class Protocol:
     corpus: str
     methods: Sequence[Method]
     sizes: Sequence[float]
-    n_folds: int = 5
+    folds: int = 5
     seed: int = 0
 
     def expected(self) -> dict[str, dict[str, int]]:
         """How many fits every method takes, by corpus and method."""
-        splits = self.n_folds * len(self.sizes)
+        splits = self.folds * len(self.sizes)
         return {self.corpus: {one.name: one.n_points * splits for one in self.methods}}
 
 
@@ -134,7 +133,7 @@ def units(protocol: Protocol, part: Part) -> list[Unit]:
     names = [method.name for method in protocol.methods]
     methods = _wanted("methods", part.methods, names)
     sizes = _wanted("sizes", part.sizes, protocol.sizes)
-    folds = tuple(_wanted("folds", part.folds, range(protocol.n_folds)))
+    folds = tuple(_wanted("folds", part.folds, range(protocol.folds)))
     made = []
     for method in protocol.methods:
         if method.name not in methods:
@@ -161,18 +160,19 @@ def _wanted(what: str, asked: Sequence[Any] | None, there: Sequence[Any]) -> lis
 
 def read_protocol(path: str | os.PathLike[str]) -> Protocol:
     """Read and check a file."""
-    try:
-        plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        methods = [Method(name, **own) for name, own in plain.pop("methods").items()]
-        plain["n_folds"] = plain.pop("folds", 5)
-        protocol = Protocol(methods=methods, **plain)
-    except OSError as problem:
-        why = problem.strerror
-        raise InputError(f"'{path}' cannot be read ({why}); give a protocol in TOML") from None
-    except (ValueError, TypeError, KeyError) as problem:
+    plain = read_toml(path)
+    tables = section(plain, "methods")
+    if not tables:
         raise InputError(
-            f"'{path}' is no protocol ({problem}); see experiments/published/blog30.toml"
-        ) from None
+            f"'{path}' names no methods; add [methods.NAME] for each: see "
+            "experiments/published/blog30.toml"
+        )
+    methods = [
+        from_table(Method, section(tables, name), f"[methods.{name!r}]", name=name)
+        for name in tables
+    ]
+    rest = {name: value for name, value in plain.items() if name != "methods"}
+    protocol = from_table(Protocol, rest, "the file", methods=methods)
     for method in methods:
         _check(method, protocol)
     return protocol

@@ -1,32 +1,34 @@
 """The published evaluation, unit by unit: what is missing is fitted, what is there is not.
 
-    part of a protocol -> units (method, size, D) -> one file of trials each
+    part of a protocol -> units (method, size, D) -> one file of records each
 
-A run that is killed loses the unit in flight. Files of several runs, from several machines, lie in
-one folder and are read together, or packed into one file.
+A run that is killed goes on in the unit in flight where the sweep keeps its records, and loses that
+unit otherwise. Files of several runs, from several computers, lie in one folder and are read
+together, or packed into one file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import load
 from whowrote.errors import InputError
+from whowrote.files import canonical_json
 from whowrote.sweep import Record, read_vectors, sweep
 from whowrote.sweep.data import checked_data
 from whowrote_experiments import trials as files
-from whowrote_experiments.choice import choose
-from whowrote_experiments.ensembles import ensemble_trials
+from whowrote_experiments.choice import best_fits
+from whowrote_experiments.ensembles import ensemble_records
 from whowrote_experiments.protocol import Method, Part, Protocol, Unit, units
-from whowrote_experiments.svms import Material, machine_trials
-from whowrote_experiments.trials import Trial, Trials, canonical
+from whowrote_experiments.svms import Material, svm_records
+from whowrote_experiments.trials import Trials
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def run(
 ) -> Trials:
     """Fit what is missing of a part of the protocol, and return all trials in the folder."""
     asked = units(protocol, part or Part())
-    whole = folds(material.y.tolist(), n_folds=protocol.n_folds, random_state=protocol.seed)
+    whole = folds(material.y.tolist(), n_folds=protocol.folds, random_state=protocol.seed)
     expected = protocol.expected()
     for number, unit in enumerate(asked, 1):
         path = (
@@ -83,13 +85,15 @@ def run(
         if path.is_file():
             continue
         splits = {fold: whole[fold].fraction(unit.share) for fold in unit.folds}
+        folder = path.with_suffix(".records")
         if unit.ensembles:
             made = _ensembles(unit, material, splits, out, device)
         elif unit.method.kind == "vae":
-            made = _sweep(unit, material, splits, protocol, device)
+            made = _sweep(unit, material, splits, protocol, device, folder)
         else:
-            made = machine_trials(unit, material, splits, workers)
+            made = svm_records(unit, material, splits, workers)
         files.write(Trials(tuple(made), expected), path)
+        shutil.rmtree(folder, ignore_errors=True)
     return files.read(out)
 
 
@@ -97,8 +101,8 @@ def _mark(unit: Unit, material: Material, protocol: Protocol) -> str:
     """A short hash of everything that decides a unit's trials."""
     method = {name: _listed(value) for name, value in vars(unit.method).items()}
     values = [method, unit.share, list(unit.folds), unit.dimension, unit.ensembles]
-    rest = [protocol.n_folds, protocol.seed, list(protocol.sizes), material.hash]
-    return hashlib.sha256(canonical([*values, *rest]).encode()).hexdigest()[:10]
+    rest = [protocol.folds, protocol.seed, list(protocol.sizes), material.hash]
+    return hashlib.sha256(canonical_json([*values, *rest]).encode()).hexdigest()[:10]
 
 
 def _listed(value: Any) -> Any:
@@ -116,22 +120,29 @@ def _sweep(
     splits: Mapping[int, Split],
     protocol: Protocol,
     device: str,
-) -> list[Trial]:
+    folder: Path,
+) -> list[Record]:
     """All points of a D on all folds, as fleets, through the public sweep."""
     method = unit.method
-    parts = {(fold, unit.share): split for fold, split in splits.items()}
-    with tempfile.TemporaryDirectory() as folder:
-        results = sweep(
-            grid_of(method, unit, protocol),
-            material.X,
-            material.y,
-            parts,
-            out=folder,
-            seeds=tuple(method.seeds),
-            watch=method.watch,
-            device=device,
+    results = sweep(
+        grid_of(method, unit, protocol),
+        material.X,
+        material.y,
+        {(fold, unit.share): split for fold, split in splits.items()},
+        out=folder,
+        seeds=tuple(method.seeds),
+        watch=method.watch,
+        device=device,
+    )
+    return [
+        replace(
+            record,
+            configuration={"kind": "vae", **record.configuration},
+            method=method.name,
+            corpus=material.corpus,
         )
-    return [_trial(record, unit, splits[record.fold], material) for record in results]
+        for record in results
+    ]
 
 
 def grid_of(method: Method, unit: Unit, protocol: Protocol) -> dict[str, Any]:
@@ -147,48 +158,23 @@ def _value(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _trial(record: Record, unit: Unit, split: Split, material: Material) -> Trial:
-    settings = {"kind": "vae", **record.configuration, "protocol": record.protocol}
-    return Trial(
-        method=unit.method.name,
-        corpus=material.corpus,
-        configuration=canonical(settings),
-        fold=record.fold,
-        share=unit.share,
-        seed=record.seed,
-        split=record.split,
-        data=record.data,
-        n_train=len(split.train),
-        n_development=len(split.development),
-        development_error=record.development_error,
-        development_log_loss=record.development_log_loss,
-        n_test=len(split.test),
-        test_error=record.test_error,
-        df=None if record.df is None else tuple(record.df),
-        epochs=record.epochs,
-        seconds=record.seconds,
-        diverged=record.diverged is not None,
-        versions=canonical(record.versions),
-    )
-
-
 def _ensembles(
     unit: Unit,
     material: Material,
     splits: Mapping[int, Split],
     out: str | os.PathLike[str],
     device: str,
-) -> list[Trial]:
+) -> list[Record]:
     """Ensembles of what every fold has chosen among its single fits, by development error."""
     single = [
-        trial.blind()
-        for trial in files.read(out).rows
-        if (trial.method, trial.share) == (unit.method.name, unit.share)
-        and trial.fold in splits
-        and trial.data == material.hash
-        and "n_members" not in trial.settings
+        row.candidate()
+        for row in files.read(out).rows
+        if (row.method, row.share) == (unit.method.name, unit.share)
+        and row.fold in splits
+        and row.data == material.hash
+        and "n_members" not in row.configuration
     ]
-    best = choose(single, lambda candidate: candidate.fold)
+    best = best_fits(single, lambda candidate: candidate.fold)
     missing = sorted(set(splits) - {int(str(fold)) for fold in best})
     if missing:
         raise InputError(
@@ -196,4 +182,4 @@ def _ensembles(
             f"in '{out}'; put the files of all parts there first"
         )
     chosen = {int(str(fold)): single[number].settings for fold, number in best.items()}
-    return ensemble_trials(unit, material, splits, chosen, device)
+    return ensemble_records(unit, material, splits, chosen, device)

@@ -3,8 +3,8 @@ r"""The other methods of the table, each over its grid, on every fold of a train
 .. math:: C \in \{10^{-3}, \dots, 1\}, \qquad (C, \gamma) \in \{\tfrac14, \dots, 16\} \times
     \{\tfrac1{8 L}, \dots, \tfrac4L\}
 
-The linear machine follows the path of its C, one start per fold; the RBF machine shares a kernel
-between the C of one gamma. The readers take the texts themselves: an SVM on n-grams, and
+The linear SVM follows the path of its C, one start per fold; the RBF SVM shares a kernel between
+the C of one gamma. The readers take the texts themselves: an SVM on n-grams, and
 ``Attributor()`` as it comes. Jobs are spread over processes, each with one thread.
 """
 
@@ -30,8 +30,10 @@ from numpy.typing import NDArray
 from whowrote import __version__
 from whowrote.corpus.splits import Split
 from whowrote.errors import InputError
+from whowrote.files import canonical_json
+from whowrote.sweep.data import Part
+from whowrote.sweep.records import Record
 from whowrote_experiments.protocol import READERS, Method, Unit
-from whowrote_experiments.trials import Trial, canonical
 
 PACKAGES = ("scikit-learn", "numpy", "scipy")
 
@@ -87,16 +89,16 @@ class Scored:
     seconds: float
 
 
-def machine_trials(
+def svm_records(
     unit: Unit, material: Material, splits: dict[int, Split], workers: int = 1
-) -> list[Trial]:
-    """Fit a unit of machines and return its trials."""
+) -> list[Record]:
+    """Fit a unit of SVMs, or of readers of texts, and return its records."""
     if unit.method.kind in READERS:
         _ = material.required_texts  # or a sentence, before any process starts
     jobs = [job for fold in unit.folds for job in _jobs(unit.method, splits[fold], fold)]
     with _pool(material, min(workers, len(jobs))) as run:
         return [
-            _trial(unit, job, one, material)
+            _record(unit, job, one, material)
             for job, scored in zip(jobs, run(jobs), strict=True)
             for one in scored
         ]
@@ -106,7 +108,7 @@ def _jobs(method: Method, split: Split, fold: int) -> list[Job]:
     """The points of a grid that have all but C in common are one job."""
     alike: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for point in ({**method.fixed, **point} for point in method.points):
-        alike[canonical({**point, "C": None})].append(point)
+        alike[canonical_json({**point, "C": None})].append(point)
     ordered = (
         tuple(sorted(own, key=lambda point: float(point.get("C", 0)))) for own in alike.values()
     )
@@ -114,34 +116,32 @@ def _jobs(method: Method, split: Split, fold: int) -> list[Job]:
     return [Job(method.kind, points, split, name, fold) for points in ordered]
 
 
-def _trial(unit: Unit, job: Job, scored: Scored, material: Material) -> Trial:
-    split = job.split
-    return Trial(
-        method=unit.method.name,
-        corpus=material.corpus,
-        configuration=canonical({"kind": job.kind, **scored.point}),
-        fold=job.fold,
-        share=unit.share,
-        seed=0,
+def _record(unit: Unit, job: Job, scored: Scored, material: Material) -> Record:
+    return Record(
+        configuration={"kind": job.kind, **scored.point},
+        protocol={},
         split=job.hash,
         data=material.text_hash if job.kind in READERS else material.hash,
-        n_train=len(split.train),
-        n_development=len(split.development),
+        seed=0,
+        **Part(job.fold, unit.share, job.split).labels,
         development_error=scored.development_error,
         development_log_loss=None,
-        n_test=len(split.test),
         test_error=scored.test_error,
+        test_log_loss=None,
         df=None,
         epochs=0,
+        best_epoch=None,
         seconds=scored.seconds,
-        diverged=False,
+        diverged=None,
         versions=_versions(),
+        method=unit.method.name,
+        corpus=material.corpus,
     )
 
 
-def _versions() -> str:
+def _versions() -> dict[str, str]:
     found = {"whowrote": __version__} | {name: version(name) for name in PACKAGES}
-    return canonical({**found, "python": platform.python_version(), "device": platform.machine()})
+    return {**found, "python": platform.python_version(), "device": platform.machine()}
 
 
 # -- in a process --------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ r"""Table 1: the test error of every method at every training size, and whether 
 Mean and standard deviation are over folds, each with the configuration that its development rows
 chose; pairs of methods are compared fold by fold (:mod:`whowrote_experiments.paired`).
 
-Command: ``whowrote experiment table1 --from-records``. Any machine, seconds.
+Command: ``whowrote experiment table1``. Any computer, seconds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Table1:
     sizes: Sequence[float]
     cells: dict[tuple[str, float], Cell]
     comparisons: Sequence[Comparison]
-    standing: str
+    coverage: str
     n_diverged: int
 
     def best(self, share: float, among: Sequence[str] | None = None) -> str | None:
@@ -91,7 +91,7 @@ class Table1:
         ]
         return {
             "corpus": self.corpus,
-            "fits": self.standing,
+            "fits": self.coverage,
             "diverged": self.n_diverged,
             "rows": rows,
             "paired": [asdict(one) for one in self.comparisons],
@@ -101,7 +101,7 @@ class Table1:
 def table1(trials: Trials) -> Table1:
     """The table of one corpus' trials."""
     found = cells(trials, by_size)
-    sizes = sorted({trial.share for trial in trials.rows})
+    sizes = sorted({row.share for row in trials.rows})
     keys = [(method, share) for method in trials.methods for share in sizes]
     table = {key: found[key] for key in keys if key in found}
     return Table1(
@@ -115,8 +115,8 @@ def table1(trials: Trials) -> Table1:
             for pair in combinations(trials.methods, 2)
             for one in _compared(table, pair, share)
         ],
-        standing=trials.standing(),
-        n_diverged=sum(trial.diverged for trial in trials.rows),
+        coverage=trials.coverage(),
+        n_diverged=sum(row.diverged is not None for row in trials.rows),
     )
 
 

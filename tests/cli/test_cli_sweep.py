@@ -197,7 +197,10 @@ BAD: dict[str, tuple[str, str]] = {
     "a number for a path": (changed('"vectors.npz"', "7"), "vectors in [data] is 7; it must be"),
     "a misspelt key": (changed("folds", "fold"), "[splits] has 'fold'; it may have folds, seed"),
     "too many folds": (changed("folds = 3", "folds = 40"), "40 folds need at least 40"),
-    "no number of folds": (changed("folds = 3", 'folds = "x"'), "n_folds is 'x'; it must be"),
+    "no number of folds": (
+        changed("folds = 3", 'folds = "x"'),
+        "folds in [splits] is 'x'; it must be",
+    ),
     "a bad share": (changed("[0.5, 1.0]", "[0.5, 2.0]"), "share is 2.0; a fraction"),
     "shares in words": (changed("[0.5, 1.0]", '"all"'), "shares in [splits] is 'all'; it must be"),
     "a fold too far": (changed("folds = 3", "folds = 3\nonly = [3]"), "only has fold 3; there are"),
@@ -276,7 +279,7 @@ def test_the_documented_program_runs(
     exec(program, names)
     assert len(names["results"]) == 8 * 6 * 2
     assert len(capsys.readouterr().out.splitlines()) == 4 + 4
-    assert (tmp_path / "records.jsonl.zst").is_file()
+    assert (tmp_path / "records.parquet").is_file()
 
 
 def test_the_documented_file_runs(run: Run, tmp_path: Path) -> None:

@@ -1,24 +1,25 @@
-"""Trials as a sweep would leave them, made up."""
+"""Records as the experiments would leave them, made up."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from whowrote_experiments.trials import Trial, Trials
+from whowrote.sweep import Record
+from whowrote.sweep.records import rounded
+from whowrote_experiments.trials import Trials
 
 SIZES = (0.2, 1.0)
 ERRORS = {"SMM-VAE": 0.20, "GMM-VAE": 0.22, "SVM (linear)": 0.25, "SVM (RBF kernel)": 0.24}
 DIMENSIONS = (20, 50)
 
 
-def trial(method: str = "SMM-VAE", fold: int = 0, share: float = 1.0, **changes: Any) -> Trial:
-    settings = changes.pop("settings", {"latent_dim": 20})
-    values = {
+def trial(method: str = "SMM-VAE", fold: int = 0, share: float = 1.0, **changes: Any) -> Record:
+    values: dict[str, Any] = {
         "method": method,
         "corpus": "blog30",
-        "configuration": json.dumps(settings, sort_keys=True),
+        "configuration": changes.pop("settings", {"latent_dim": 20}),
+        "protocol": {},
         "fold": fold,
         "share": share,
         "seed": 0,
@@ -30,13 +31,15 @@ def trial(method: str = "SMM-VAE", fold: int = 0, share: float = 1.0, **changes:
         "development_log_loss": 0.5,
         "n_test": 20,
         "test_error": 0.2,
+        "test_log_loss": None,
         "df": None,
         "epochs": 3,
+        "best_epoch": None,
         "seconds": 0.1,
-        "diverged": False,
-        "versions": '{"device":"cpu"}',
+        "diverged": None,
+        "versions": {"device": "cpu"},
     }
-    return Trial(**{**values, **changes})
+    return Record(**{**values, **changes})
 
 
 def trials(methods: Sequence[str] = tuple(ERRORS), folds: int = 5, seed: int = 0) -> Trials:
@@ -59,7 +62,7 @@ def trials(methods: Sequence[str] = tuple(ERRORS), folds: int = 5, seed: int = 0
                         settings=point,
                         development_error=float(development),
                         test_error=float(test),
-                        df=tuple(nu.tolist()) if heavy else None,
+                        df=rounded(nu) if heavy else None,
                     )
                     rows.append(own)
     counts = {name: sum(row.method == name for row in rows) for name in methods}

@@ -65,7 +65,7 @@ def test_folds_that_only_one_side_has_are_not_compared() -> None:
 
 
 def test_nu_of_an_author_is_the_geometric_mean_over_folds() -> None:
-    rows = [trial(fold=fold, df=(2.0 * 4**fold, 3.0)) for fold in (0, 1)]
+    rows = [trial(fold=fold, df=[2.0 * 4**fold, 3.0]) for fold in (0, 1)]
     found = tails(dimensions(Trials(tuple(rows))), 1.0)
     assert found[20].tolist() == pytest.approx([4.0, 3.0])
 
@@ -105,7 +105,7 @@ def test_verdicts_say_no() -> None:
 
 def test_tails_that_get_lighter() -> None:
     rows = tuple(
-        trial(fold=fold, settings={"latent_dim": d}, df=(d / 10, d / 5))
+        trial(fold=fold, settings={"latent_dim": d}, df=[d / 10, d / 5])
         for fold in (0, 1)
         for d in DIMENSIONS
     )
@@ -162,7 +162,7 @@ def call(*arguments: object) -> str:
 
 
 def test_table1(records: Path) -> None:
-    shown = call("table1", "--records", records, "--from-records")
+    shown = call("table1", "--records", records)
     fits = len(trials(EVERY))
     assert f"{fits} of {fits} fits" in shown
     assert "corrected resampled t-test" in shown
@@ -183,7 +183,7 @@ def test_a_table_of_what_a_killed_sweep_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [3, 4, 5])
 def test_figures(number: int, records: Path, tmp_path: Path) -> None:
-    shown = call(f"figure{number}", "--records", records, "--out", tmp_path, "--from-records")
+    shown = call(f"figure{number}", "--records", records, "--out", tmp_path)
     fits = len(trials({3: EVERY, 4: FOUR[:2], 5: FOUR[:1]}[number]))
     assert f"{fits} of {fits} fits" in shown
     assert (tmp_path / f"figure{number}.png").stat().st_size > 5_000

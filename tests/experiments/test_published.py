@@ -1,7 +1,8 @@
-"""The published evaluation, small: fitted in parts, resumed, chosen, and blind to test labels."""
+"""The published evaluation, small: fitted in parts, resumed, chosen without test labels."""
 
 import re
 import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 from threads import one_thread as one_thread
 from whowrote.corpus.splits import Split, folds
 from whowrote.errors import InputError
+from whowrote.sweep import Record
 from whowrote_experiments import published
-from whowrote_experiments.choice import choose
+from whowrote_experiments.choice import best_fits
 from whowrote_experiments.protocol import Method, Part, Protocol, Unit, read_protocol, units
 from whowrote_experiments.published import Step, load_material, run
-from whowrote_experiments.svms import Material, machine_trials
+from whowrote_experiments.svms import Material, svm_records
 from whowrote_experiments.table1 import FREE_TAILS
-from whowrote_experiments.trials import Trial, Trials, read
+from whowrote_experiments.trials import Trials, fit_key, read
 
 ROOT = Path(__file__).parents[2]
 PROTOCOLS = ROOT / "experiments" / "published"
@@ -85,16 +87,36 @@ def test_what_is_there_is_not_fitted_again(
             path.unlink()
 
 
+def test_a_unit_that_was_interrupted_goes_on_with_its_records(
+    protocol: Protocol, material: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = Part(["SMM-VAE"], [1.0], dimensions=[2])
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(published.files, "write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(protocol, material, tmp_path, part, device="cpu")
+    records = list(tmp_path.glob("*.records/??/*.json"))
+    assert len(records) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("whowrote.sweep.runner.fit_group", None)  # nothing is fitted again
+        assert len(run(protocol, material, tmp_path, part, device="cpu")) == 2
+    assert [path.suffix for path in tmp_path.iterdir()] == [".parquet"]
+
+
 def test_parts_make_the_same_whole(
     fitted: tuple[Trials, Path], protocol: Protocol, material: Material, tmp_path: Path
 ) -> None:
     for part in (Part(["SMM-VAE"], dimensions=[2]), Part(["SMM-VAE"], [1.0], [1], [1])):
         some = run(protocol, material, tmp_path, part, device="cpu")
-    assert "SMM-VAE 5 of 8" in some.standing()
-    whole = {row.name: row for row in fitted[0].rows}
+    assert "SMM-VAE 5 of 8" in some.coverage()
+    whole = {fit_key(row): row for row in fitted[0].rows}
     for row in some.rows:
-        assert row.test_error == whole[row.name].test_error
-        assert row.df == pytest.approx(whole[row.name].df, rel=0.01)
+        assert row.test_error == whole[fit_key(row)].test_error
+        assert row.df == pytest.approx(whole[fit_key(row)].df, rel=0.01)
 
 
 def test_ensembles_average_what_the_fold_has_chosen(fitted: tuple[Trials, Path]) -> None:
@@ -102,7 +124,7 @@ def test_ensembles_average_what_the_fold_has_chosen(fitted: tuple[Trials, Path])
     for fold, share in {(row.fold, row.share) for row in rows}:
         own = [row for row in rows if (row.fold, row.share) == (fold, share)]
         single = [row for row in own if "n_members" not in row.settings]
-        best = single[choose([row.blind() for row in single], lambda row: 0)[0]]
+        best = single[best_fits([row.candidate() for row in single], lambda row: 0)[0]]
         several = [row.settings for row in own if "n_members" in row.settings]
         assert sorted(settings["n_members"] for settings in several) == [2, 3]
         assert all(settings["dropout"] == best.settings["dropout"] for settings in several)
@@ -146,12 +168,13 @@ def _unit(protocol: Protocol, method: str) -> Unit:
     )
 
 
-def _fits(unit: Unit, material: Material, split: Split, protocol: Protocol) -> list[Trial]:
+def _fits(unit: Unit, material: Material, split: Split, protocol: Protocol) -> list[Record]:
     if unit.method.kind == "vae":
         wide = replace(unit.method, grid={**unit.method.grid, "learning_rate": [0.01, 0.03]})
         unit = replace(unit, method=wide)
-        return published._sweep(unit, material, {0: split}, protocol, "cpu")
-    return machine_trials(unit, material, {0: split})
+        with tempfile.TemporaryDirectory() as folder:
+            return published._sweep(unit, material, {0: split}, protocol, "cpu", Path(folder))
+    return svm_records(unit, material, {0: split})
 
 
 def _mislabelled(material: Material, rows: tuple[int, ...]) -> Material:
@@ -161,18 +184,18 @@ def _mislabelled(material: Material, rows: tuple[int, ...]) -> Material:
     return replace(material, y=y)
 
 
-def _choice(rows: list[Trial]) -> str:
-    blind = [row.blind() for row in rows]
-    return blind[choose(blind, lambda row: row.fold)[0]].configuration
+def _choice(rows: list[Record]) -> str:
+    candidates = [row.candidate() for row in rows]
+    return candidates[best_fits(candidates, lambda row: row.fold)[0]].settings_text
 
 
-def _seen(rows: list[Trial]) -> list[tuple[str, float | None]]:
-    return sorted((row.configuration, row.development_error) for row in rows)
+def _seen(rows: list[Record]) -> list[tuple[str, float | None]]:
+    return sorted((row.settings_text, row.development_error) for row in rows)
 
 
 def test_processes_give_what_one_gives(protocol: Protocol, material: Material) -> None:
     unit, splits = _unit(protocol, "SVM (RBF kernel)"), {0: whole(material)[0]}
-    alone, spread = (machine_trials(unit, material, splits, workers=n) for n in (1, 2))
+    alone, spread = (svm_records(unit, material, splits, workers=n) for n in (1, 2))
     assert [replace(row, seconds=0.0) for row in alone] == [
         replace(row, seconds=0.0) for row in spread
     ]
@@ -196,11 +219,22 @@ def test_the_published_grid_is_the_published_grid() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("corpus = ", "is no protocol"),
-        ('corpus = "x"\nsizes = [1.0]', "is no protocol ('methods')"),
+        ("corpus = ", "is not valid TOML"),
+        ('corpus = "x"\nsizes = [1.0]', "names no methods; add [methods.NAME]"),
+        (
+            'sizes = [1.0]\n[methods.a]\nkind = "rbf-svm"',
+            "the file has no corpus; it must be a text",
+        ),
+        (
+            'corpus = "x"\nsizes = 1.0\n[methods.a]\nkind = "rbf-svm"',
+            "sizes in the file is 1.0; it must be a list of numbers",
+        ),
         ('corpus = "x"\nsizes = [1.0]\n[methods.a]\nkind = "tree"', "the kind of 'a' is 'tree'"),
         ('corpus = "x"\nsizes = [1.0]\n[methods.a]\nkind = "vae"', "has epochs for 0 sizes"),
-        ('corpus = "x"\nsizes = [1.0]\n[methods.a]\nkind = "vae"\nc = 1', "is no protocol"),
+        (
+            'corpus = "x"\nsizes = [1.0]\n[methods.a]\nkind = "vae"\nc = 1',
+            "[methods.'a'] has 'c'; it may have kind, grid",
+        ),
     ],
 )
 def test_a_bad_protocol_is_one_sentence(text: str, message: str, tmp_path: Path) -> None:
@@ -216,7 +250,7 @@ def test_what_cannot_be_is_said(corpus: Path, protocol: Protocol, material: Mate
     with pytest.raises(InputError, match=re.escape("sizes has 0.3; the protocol has 0.5, 1.0")):
         units(protocol, Part(sizes=[0.3]))
     with pytest.raises(InputError, match="name the corpus with --texts"):
-        machine_trials(
+        svm_records(
             Unit(Method("n", "ngram-svm", {"C": [1.0]}), 1.0, (0,)),
             replace(material, texts=None),
             {0: whole(material)[0]},

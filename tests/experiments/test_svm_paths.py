@@ -34,7 +34,7 @@ def test_the_end_of_a_path_is_scikit_learns(clouds: tuple[np.ndarray, np.ndarray
     np.testing.assert_allclose(found, slow.decision_function(scaled), atol=1e-4)
 
 
-def test_a_shared_kernel_gives_what_every_machine_gives_alone(
+def test_a_shared_kernel_gives_what_every_svm_gives_alone(
     clouds: tuple[np.ndarray, np.ndarray],
 ) -> None:
     X, codes = clouds

@@ -39,7 +39,7 @@ from whowrote.errors import InputError
 from whowrote.estimators.fitted_classifier import FittedClassifier
 from whowrote.features.fitted_features import restore_features
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import ModelFile, read_model_file, write_model_file
+from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
 
 FORMAT = 1
 KIND = "Attributor"
@@ -248,9 +248,3 @@ def check_files(path: Path, manifest: dict[str, Any]) -> None:
                 f"'{path / name}' is missing or is not what was saved; copy the whole folder "
                 "again, or train the model again"
             )
-
-
-def sha256_of(path: Path) -> str:
-    """The hash of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

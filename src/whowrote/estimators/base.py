@@ -206,7 +206,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
         scaling = learn_scaling(X, self.projection_dim, seeds.pop())
         fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds))
-        fleet.to(checks.device_named(self.device), getattr(torch, self.dtype))
+        fleet.to(checks.choose_device(self.device), getattr(torch, self.dtype))
         return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
 
     def _settings(self) -> dict[str, Any]:

@@ -300,7 +300,7 @@ class FittedClassifier:
         fleet.load_state_dict(state)
         scaling = Scaling.restore(below(SCALING, stored.arrays))
         return cls(
-            fleet.to(checks.device_named(device)),
+            fleet.to(checks.choose_device(device)),
             scaling,
             int(stored.values["state"]["leader_"]),
             {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()},

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from whowrote.arrays import IntArray
-from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.network import Architecture, Layout, Network, lay_out
 from whowrote.features.vocabulary import Types
@@ -87,19 +86,6 @@ def batches(lengths: IntArray, hop: int, windows: int) -> Iterator[IntArray]:
         high = low + max(1, windows // most)
         yield order[low:high]
         low = high
-
-
-def choose_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; by default this process's GPU, if there is one."""
-    try:
-        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise InputError(f"device is '{device}'; it must be 'cpu', 'cuda' or 'cuda:1'") from None
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device is '{chosen}' and there is no CUDA device here; give 'cpu'")
-    if chosen.type == "cuda" and chosen.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return chosen
 
 
 Forward = Callable[[Tensor, Layout, IntArray], Tensor]

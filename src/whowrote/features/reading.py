@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from whowrote.arrays import IntArray
+from whowrote.checks import choose_device
 from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.counting import FittedNGrams
-from whowrote.features.embedding import choose_device, cut, embed_stretches
+from whowrote.features.embedding import cut, embed_stretches
 from whowrote.features.network import Architecture, Layout, Network, lay_out
 from whowrote.features.vocabulary import (
     MAX_CHARACTERS,

@@ -9,7 +9,6 @@ never more than a few parts.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -36,7 +35,7 @@ from whowrote import __version__
 from whowrote.corpus.texts import Document, Note, stream
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
-from whowrote.files import atomic_path
+from whowrote.files import atomic_path, sha256_of
 from whowrote.runtime import usable_cores
 
 FEATURES = ("adhominem", "sentences")
@@ -79,8 +78,7 @@ class Choice:
 
         if self.features != "adhominem":
             return {"features": self.features, "model": str(self.model)}
-        with Path(self.model or PRETRAINED).open("rb") as weights:
-            digest = hashlib.file_digest(weights, "sha256").hexdigest()
+        digest = sha256_of(Path(self.model or PRETRAINED))
         return {"features": self.features, "weights_sha256": digest}
 
 

@@ -1,4 +1,11 @@
-"""Vectors of texts and their authors from a file: NumPy ``.npz`` or Parquet."""
+r"""What a sweep reads: vectors and authors from a file, and the rows of its splits on a device.
+
+.. math:: o^{(f)}_n = (x_n - \bar x_{\mathrm{train}(f)}) / s_{\mathrm{train}(f)}
+
+Vectors come from NumPy ``.npz`` or from Parquet. Every split is scaled by its own training rows;
+the scaled copies lie one after another in a single set of rows, and every fit has numbers of rows
+into its own copy, so that fits of different folds train as one fleet.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +30,11 @@ from scipy import sparse
 from torch import Tensor
 
 from whowrote.corpus.splits import Split
-from whowrote.errors import InputError
+from whowrote.errors import InputError, did_you_mean
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.scaling import learn_scaling
+from whowrote.files import canonical_json
 from whowrote.model import Rows
-from whowrote.sweep.grid import canonical, did_you_mean
 
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 
@@ -162,13 +169,7 @@ def _numbered(names: Iterable[str], beginning: str | None) -> list[str]:
     return [name for _, name in sorted(chosen)]
 
 
-# DOC r"""What a group of fits reads: the rows of its splits, each scaled by its own training rows.
-# DOC
-# DOC .. math:: o^{(f)}_n = (x_n - \bar x_{\mathrm{train}(f)}) / s_{\mathrm{train}(f)}
-# DOC
-# DOC The scaled copies lie one after another in a single set of rows, and every fit has numbers of rows
-# DOC into its own copy; so fits of different folds train as one fleet.
-# DOC """
+# -- splits --------------------------------------------------------------------------------------
 
 Splits = Sequence[Split] | Mapping[tuple[int, float], Split]
 
@@ -184,7 +185,9 @@ class Dataset:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of values and labels, whatever precision they are stored in."""
-        digest = hashlib.sha256(canonical([list(self.X.shape), *map(str, self.classes)]).encode())
+        digest = hashlib.sha256(
+            canonical_json([list(self.X.shape), *map(str, self.classes)]).encode()
+        )
         digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
@@ -202,6 +205,17 @@ class Part:
     def hash(self) -> str:
         """The hash of the split."""
         return self.split.hash
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """What a record says of the split beside its hash."""
+        return {
+            "fold": self.fold,
+            "share": self.share,
+            "n_train": len(self.split.train),
+            "n_development": len(self.split.development),
+            "n_test": len(self.split.test),
+        }
 
 
 def shares_of(
@@ -286,6 +300,9 @@ def _check_part(part: Part, data: Dataset) -> None:
         )
 
 
+# -- rows on a device ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Places:
     """Where the rows of a split lie among the staged ones."""
@@ -302,7 +319,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Staged:
-    """Scaled rows of several splits, and who finds what where."""
+    """Scaled rows of several splits, and where those of each split lie."""
 
     rows: Rows
     places: dict[str, Places]

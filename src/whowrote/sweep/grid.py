@@ -10,10 +10,8 @@ same hash, so that nothing is fitted twice.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import itertools
-import json
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from whowrote.checks import at_least
-from whowrote.errors import InputError
-from whowrote.estimators import MixtureVAEClassifier
+from whowrote.errors import InputError, did_you_mean
+from whowrote.files import canonical_json
 
 Configuration = dict[str, Any]
 Grid = Mapping[str, Any]
@@ -135,6 +133,8 @@ def configurations(
 
 def completed(given: Grid, n_features: int) -> Configuration:
     """Fill in the defaults, check as the estimator does, and make every value plain."""
+    from whowrote.estimators import MixtureVAEClassifier  # who reads records does not load torch
+
     estimator = MixtureVAEClassifier(**given)
     estimator._check_parameters()
     values = {name: getattr(estimator, name) for name in PARAMETERS}
@@ -155,20 +155,9 @@ def _plain(name: str, value: Any) -> Any:
     return int(value) if name in INTEGERS else float(value)
 
 
-def canonical(value: Any) -> str:
-    """JSON in the one form that hashes are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def configuration_hash(configuration: Configuration) -> str:
     """SHA-256 of the configuration alone: no data, no split, no seed."""
-    return hashlib.sha256(canonical(configuration).encode()).hexdigest()
-
-
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """The end of a sentence about a misspelt name, or nothing."""
-    close = difflib.get_close_matches(name, list(choices), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
 
 
 # -- reading a grid ------------------------------------------------------------------------------

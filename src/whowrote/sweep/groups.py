@@ -1,10 +1,16 @@
-r"""How many members fit: a memory model that is measured, so that nothing ends in a crash.
+r"""Groups of fits that train together: one fleet, one record for every member.
+
+    group = fits that share (architecture, plan, steps of an epoch, rows of a step)
+
+Seeds, splits, families, step sizes, floors, penalties, weights and dropout may differ inside a
+group. A fit gives the same record in any group, but for the seconds. As many fits make a group as
+memory holds:
 
 .. math:: \mathrm{bytes}(M) = a + b M, \qquad
     M_{\max} = \lfloor (0.8\, \mathrm{free} - a) / b \rfloor
 
-On a graphics processor *a* and *b* are measured by training and judging two small fleets for two
-steps. On a processor they are counted from the sizes of the arrays a step holds.
+On a GPU *a* and *b* are measured by training and evaluating two small fleets for two steps. On a
+CPU they are counted from the sizes of the arrays a step holds.
 """
 
 from __future__ import annotations
@@ -24,10 +30,11 @@ import torch
 
 from whowrote import __version__
 from whowrote.estimators import MixtureVAEClassifier
+from whowrote.files import canonical_json
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.sweep.data import Dataset, Part, Places, Stage
-from whowrote.sweep.grid import PARAMETERS, canonical
-from whowrote.sweep.results import Divergence, Fit, Record
+from whowrote.sweep.grid import PARAMETERS
+from whowrote.sweep.records import Divergence, Fit, Record, rounded
 from whowrote.training.loop import (
     EVALUATION_ROWS,
     Assignment,
@@ -46,6 +53,11 @@ LARGEST_GROUP = 512
 USABLE = 0.8
 PROBES, SMALLEST_PROBES = (4, 12), (1, 3)
 """Members of the fleets that are measured: memory comes in pieces, which few do not fill."""
+PROTOCOL = {one.name: one.default for one in fields(Plan) if one.name not in PARAMETERS}
+"""The settings of a training plan that are no parameters, with their defaults."""
+
+
+# -- how many fit --------------------------------------------------------------------------------
 
 
 def largest_group(
@@ -83,9 +95,9 @@ def counted_bytes(architecture: Architecture, plan: Plan) -> int:
     networks = sum(p.numel() for net in (fleet.encoder, fleet.decoder) for p in net.parameters())
     mixture = a.n_components * (a.latent_dim**2 + a.latent_dim + 2)
     layers = a.encoder_width + a.n_features + 2 * (sum(a.hidden) + a.latent_dim)
-    step_rows, judged_rows = plan.batch_size * a.n_samples, EVALUATION_ROWS
+    step_rows, evaluated_rows = plan.batch_size * a.n_samples, EVALUATION_ROWS
     whitened = a.n_components * a.latent_dim
-    activations = max(step_rows, judged_rows) * (4 * whitened + 12 * layers)
+    activations = max(step_rows, evaluated_rows) * (4 * whitened + 12 * layers)
     noise = BLOCK * step_rows * layers
     return 4 * (7 * (networks + mixture) + activations + noise)
 
@@ -121,16 +133,7 @@ def _free_memory() -> int:
         return 4 << 30
 
 
-# DOC """Fits that train together: one fleet, one record for every member.
-# DOC
-# DOC     group = fits that share (architecture, plan, steps of an epoch, rows of a step)
-# DOC
-# DOC Seeds, splits, families, step sizes, floors, penalties, weights and dropout may differ inside a
-# DOC group. A fit gives the same record in any group, but for the seconds.
-# DOC """
-
-PROTOCOL = {one.name: one.default for one in fields(Plan) if one.name not in PARAMETERS}
-DIGITS = 6  # of a degree of freedom: enough for any figure, and small records
+# -- fits that share a fleet ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ class Shared:
 
     @classmethod
     def of(cls, task: Task, data: Dataset) -> Shared:
-        """What a task needs its mates to have."""
+        """What a task needs the other members to have."""
         settings, n = task.fit.configuration, len(task.part.split.train)
         plan = task._estimator._plan(n, settings["max_epochs"], task.fit.protocol["watch"])
         plan = replace(plan, **{name: task.fit.protocol[name] for name in PROTOCOL})
@@ -180,7 +183,7 @@ class Shared:
     def order(self) -> tuple[int, int, str]:
         """Large models first: what does not fit into memory shows at once."""
         size = self.architecture.latent_dim, sum(self.architecture.hidden)
-        return -size[0], -size[1], canonical(asdict(self))
+        return -size[0], -size[1], canonical_json(asdict(self))
 
 
 @dataclass(frozen=True)
@@ -227,28 +230,30 @@ def _cut(tasks: Sequence[Task], limit: int) -> list[tuple[Task, ...]]:
 
 
 @dataclass(frozen=True)
-class Course:
+class MemberHistory:
     """How the training of one member went."""
 
     epochs: list[Epoch]
     usable: bool
-    fell_out: bool
+    """Whether there ever was a finite state."""
+    left_range: bool
+    """Whether the last epoch left the finite range."""
 
     @property
     def best_epoch(self) -> int | None:
         """The epoch whose state was kept: the first with the lowest watched value."""
         if not self.usable:
             return None
-        sound = self.epochs[:-1] if self.fell_out else self.epochs
+        sound = self.epochs[:-1] if self.left_range else self.epochs
         return min(sound, key=lambda e: math.inf if e.watched is None else e.watched).epoch
 
     @property
     def diverged(self) -> Divergence | None:
         """How the last epoch left the finite range, if it did.
 
-        Read from the epoch itself: it says the same whether or not mates went on.
+        Read from the epoch itself: it says the same whether or not other members went on.
         """
-        if not self.fell_out:
+        if not self.left_range:
             return None
         last = self.epochs[-1]
         seen = {**last.terms, "validation": last.watched or 0.0}
@@ -271,7 +276,7 @@ class Trained:
     fleet: MixtureVAE
     rows: Rows
     places: list[Places]
-    courses: list[Course]
+    histories: list[MemberHistory]
 
 
 def fit_group(
@@ -284,7 +289,9 @@ def fit_group(
     development = _scores(fleet, rows, [place.development for place in made.places])
     test = _scores(fleet, rows, [place.test for place in made.places])
     seconds = time.perf_counter() - began
-    records = map(_record, group.tasks, made.courses, development, test, _degrees_of_freedom(fleet))
+    records = map(
+        _record, group.tasks, made.histories, development, test, _degrees_of_freedom(fleet)
+    )
     return _with_context(list(records), seconds, versions(stage.device))
 
 
@@ -307,8 +314,8 @@ def _train(
     rows: Rows,
     places: Sequence[Places],
     on_epoch: Callable[[Epoch], None] | None,
-) -> list[Course]:
-    """Train in place, and keep the books."""
+) -> list[MemberHistory]:
+    """Train in place, and return what every member did."""
     seeds = [task.fit.seed for task in group.tasks]
     assignment = Assignment(
         tuple(place.training_order(seed) for place, seed in zip(places, seeds, strict=True)),
@@ -317,7 +324,7 @@ def _train(
     _initialize(fleet, rows, assignment)
     history: list[list[Epoch]] = [[] for _ in seeds]
 
-    def book(epoch: Epoch) -> None:
+    def note(epoch: Epoch) -> None:
         history[epoch.member].append(epoch)
         if on_epoch is not None:
             on_epoch(epoch)
@@ -326,12 +333,12 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DivergenceWarning)  # it is in the records
         try:
-            outcome = train(fleet, rows, assignment, group.shared.plan, streams, on_epoch=book)
+            outcome = train(fleet, rows, assignment, group.shared.plan, streams, on_epoch=note)
         except DivergenceError:
-            return [Course(epochs, usable=False, fell_out=True) for epochs in history]
-    fell_out = {divergence.member for divergence in outcome.diverged}
+            return [MemberHistory(epochs, usable=False, left_range=True) for epochs in history]
+    diverged = {divergence.member for divergence in outcome.diverged}
     return [
-        Course(epochs, math.isfinite(outcome.best[i]), i in fell_out)
+        MemberHistory(epochs, math.isfinite(outcome.best[i]), i in diverged)
         for i, epochs in enumerate(history)
     ]
 
@@ -339,7 +346,7 @@ def _train(
 def _initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     """Initialise members with training sets of one size at a time.
 
-    Components are placed by as many rows as the smallest training set has: among mates of other
+    Components are placed by as many rows as the smallest training set has: among members of other
     sizes a member would start elsewhere than alone.
     """
     sizes = defaultdict(list)
@@ -366,30 +373,29 @@ def _finite(value: float | None) -> float | None:
 def _degrees_of_freedom(fleet: MixtureVAE) -> list[list[float] | None]:
     df = fleet.mixture.df.detach().cpu().tolist()
     return [
-        [float(f"{value:.{DIGITS}g}") for value in own] if m.component == "student-t" else None
+        rounded(own) if m.component == "student-t" else None
         for own, m in zip(df, fleet.members, strict=True)
     ]
 
 
 def _record(
-    task: Task, course: Course, development: Score, test: Score, df: list[float] | None
+    task: Task, history: MemberHistory, development: Score, test: Score, df: list[float] | None
 ) -> Record:
     """The record of one member; without a usable state, nothing about that state."""
-    if not course.usable:
+    if not history.usable:
         development, test, df = Score(), Score(), None
     return Record(
         **vars(task.fit),
-        fold=task.part.fold,
-        share=task.part.share,
+        **task.part.labels,
         development_error=development.error,
         development_log_loss=development.log_loss,
         test_error=test.error,
         test_log_loss=test.log_loss,
         df=df,
-        epochs=len(course.epochs),
-        best_epoch=course.best_epoch,
+        epochs=len(history.epochs),
+        best_epoch=history.best_epoch,
         seconds=0.0,
-        diverged=course.diverged,
+        diverged=history.diverged,
         versions={},
     )
 

@@ -9,10 +9,9 @@ started again goes on where it was.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,9 @@ import torch
 from whowrote import checks
 from whowrote.corpus.splits import folds
 from whowrote.errors import InputError
+from whowrote.files import canonical_json
 from whowrote.progress import Tally, fit_bar
+from whowrote.settings import check_names, checked, from_table, read_toml, section
 from whowrote.sweep.data import (
     Dataset,
     Part,
@@ -38,13 +39,12 @@ from whowrote.sweep.grid import (
     Halving,
     RandomSearch,
     Search,
-    canonical,
     check_name,
     configurations,
-    did_you_mean,
 )
 from whowrote.sweep.groups import PROTOCOL, Group, Task, fit_group, grouped
-from whowrote.sweep.results import Fit, Record, Results, Standing, find, standing, write
+from whowrote.sweep.records import Candidate, Fit, Record, find, write
+from whowrote.sweep.results import Rank, Results, rank
 from whowrote.training.loop import Epoch
 
 Report = Callable[[Tally], None]
@@ -68,38 +68,20 @@ def sweep(
 ) -> Results:
     """Fit every configuration on every split with every seed, and return all records.
 
-    Parameters
-    ----------
-    grid
-        Parameters of ``MixtureVAEClassifier`` by name: a list of values, one value, or (for a
-        random search) a ``Range``. Several grids in a list are tried one after another.
-    X, y
-        Vectors and the author of each.
-    splits
-        Splits of ``whowrote.corpus.splits.folds``, or several under (fold, share) as ``shares_of`` gives
-        them. Vectors are standardised by the training rows of each split.
-    out
-        Folder of the records. A fit whose record is there is not fitted again.
-    seeds
-        Every configuration is fitted once with each.
-    watch
-        ``"log-loss"`` or ``"error"`` of the development rows stops each fit.
-    search
-        None tries the whole grid; ``RandomSearch`` some of it; ``Halving`` all of it briefly and
-        the best for longer.
-    plan
-        Settings of ``whowrote.training.loop.Plan`` that no parameter sets, such as ``final_rate``.
-    group_size
-        The largest number of fits that train at once; None chooses.
-    device
-        ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
-    dtype
-        ``"float32"`` or ``"float64"``.
-    progress
-        Show a bar on a terminal.
+    ``grid`` maps parameters of ``MixtureVAEClassifier`` to a list of values, one value or (for a
+    random search) a ``Range``; several grids in a list are tried one after another. ``splits`` are
+    those of ``whowrote.corpus.splits.folds``, or several under (fold, share) as ``shares_of`` gives
+    them; vectors are standardised by the training rows of each. ``out`` is the folder of the
+    records: a fit whose record is there is not fitted again.
 
-    Examples
-    --------
+    ``watch`` is what stops each fit early, the ``"log-loss"`` or ``"error"`` of its development
+    rows. ``search`` may be ``RandomSearch``, which tries some of the grid, or ``Halving``, which
+    tries all of it briefly and the best for longer. ``plan`` has settings of
+    ``whowrote.training.loop.Plan`` that no parameter sets, such as ``final_rate``. ``group_size``
+    is the largest number of fits that train at once; None chooses. ``device`` is ``"auto"``,
+    ``"cpu"``, ``"cuda"`` or ``"mps"``; ``dtype`` is ``"float32"`` or ``"float64"``. ``progress``
+    shows a bar on a terminal.
+
     >>> import tempfile
     >>> from sklearn.datasets import make_blobs
     >>> from whowrote.corpus.splits import folds
@@ -108,30 +90,32 @@ def sweep(
     >>> results = sweep(grid, X, y, folds(y, n_folds=2), out=tempfile.mkdtemp())
     >>> len(results), [choice.key["component"] for choice in results.best()]
     (4, ['student-t'])
-
     """
-    checks.one_of("watch", watch, ("log-loss", "error"))
-    checks.one_of("dtype", dtype, ("float32", "float64"))
-    if group_size is not None:
-        checks.at_least("group_size", group_size, 1, integer=True)
     data = checked_data(X, y)
     tried = configurations(grid, data.X.shape[1], search)
-    study = Study(
-        data,
+    protocol = _checked_protocol(plan, watch, dtype)
+    if group_size is not None:
+        checks.at_least("group_size", group_size, 1, integer=True)
+    parts, numbers, folder = (
         checked_parts(splits, data),
         _checked_seeds(seeds),
-        {**_checked_plan(plan), "watch": watch, "dtype": dtype},
         _checked_folder(out),
-        group_size,
-        checks.device_named(device),
     )
+    where = checks.choose_device(device)
+    study = Study(data, parts, numbers, protocol, folder, group_size, where)
+    return Results(tuple(_run(study, tried, search, progress)))
+
+
+def _run(
+    study: Study, tried: Sequence[Configuration], search: Search | None, progress: bool
+) -> list[Record]:
     rungs = search.sizes(len(tried)) if isinstance(search, Halving) else [len(tried)]
     total = sum(rungs) * len(study.parts) * len(study.seeds)
     with fit_bar(total, progress) as show:
         runner = Runner(study, total, show)
         if isinstance(search, Halving):
-            return Results(tuple(_halving(runner, tried, search)))
-        return Results(tuple(runner.run(tried)))
+            return _halving(runner, tried, search)
+        return runner.run(tried)
 
 
 def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
@@ -142,20 +126,18 @@ def _checked_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(seed) for seed in seeds)
 
 
-def _checked_plan(plan: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Every setting of a plan that is no parameter, with the defaults filled in."""
+def _checked_protocol(plan: Mapping[str, Any] | None, watch: str, dtype: str) -> dict[str, Any]:
+    """Every setting of a plan that is no parameter, with the defaults filled in, and the dtype."""
+    checks.one_of("watch", watch, ("log-loss", "error"))
+    checks.one_of("dtype", dtype, ("float32", "float64"))
     given = dict(plan or {})
+    check_names(given, sorted(set(PROTOCOL) - {"watch"}), "plan")
     for name, value in given.items():
-        if name not in PROTOCOL or name == "watch":
-            choices = sorted(set(PROTOCOL) - {"watch"})
-            raise InputError(
-                f"plan has {name!r}; it may have {', '.join(choices)}{did_you_mean(name, choices)}"
-            )
         if type(value) is not type(PROTOCOL[name]):
             raise InputError(
                 f"{name} in plan is {value!r}; it must be like its default, {PROTOCOL[name]!r}"
             )
-    return {**PROTOCOL, **given}
+    return {**PROTOCOL, **given, "watch": watch, "dtype": dtype}
 
 
 def _checked_folder(out: str | os.PathLike[str]) -> Path:
@@ -217,7 +199,7 @@ class Runner:
     def _found(self, name: str, part: Part) -> Record | None:
         """The record on disk, under the label that this sweep has for its split."""
         record = find(self.study.out, name)
-        return record and replace(record, fold=part.fold, share=part.share)
+        return record and replace(record, **part.labels)
 
     def _report(self, **changes: Any) -> None:
         self.tally = replace(self.tally, **changes)
@@ -244,49 +226,47 @@ def _halving(runner: Runner, tried: Sequence[Configuration], search: Halving) ->
         short = [search.at(rung, one) for one in survivors[:size]]
         found = runner.run(short)
         records |= {record.name: record for record in found}
-        standings = _standings(found)
-        ranked = sorted(
-            zip(short, survivors, strict=False), key=lambda pair: standings[canonical(pair[0])]
-        )
-        survivors = [full for one, full in ranked if standings[canonical(one)].sound]
+        ranks = _ranks(found)
+        pairs = zip(short, survivors, strict=False)
+        ranked = sorted(pairs, key=lambda pair: ranks[canonical_json(pair[0])])
+        survivors = [full for one, full in ranked if not ranks[canonical_json(one)].diverged]
     return list(records.values())
 
 
-def _standings(records: Iterable[Record]) -> dict[str, Standing]:
-    groups: dict[str, list[Record]] = defaultdict(list)
+def _ranks(records: Iterable[Record]) -> dict[str, Rank]:
+    groups: dict[str, list[Candidate]] = defaultdict(list)
     for record in records:
-        groups[canonical(record.configuration)].append(record)
-    return {name: standing(group) for name, group in groups.items()}
+        groups[canonical_json(record.configuration)].append(record.candidate())
+    return {name: rank(group) for name, group in groups.items()}
 
 
-# DOC """A sweep as a TOML file: data, splits, grid, fixed settings, search.
-# DOC
-# DOC .. code-block:: toml
-# DOC
-# DOC     [data]
-# DOC     vectors = "vectors.npz"         # X and y; or .parquet
-# DOC     [splits]
-# DOC     folds = 5
-# DOC     shares = [0.2, 1.0]
-# DOC     [grid]
-# DOC     latent_dim = [20, 50]
-# DOC     [fit]
-# DOC     max_epochs = 40
-# DOC     seeds = [0, 1]
-# DOC     [search]
-# DOC     kind = "random"
-# DOC     n = 20
-# DOC
-# DOC Paths are relative to the file.
-# DOC """
+# -- a sweep as a file ---------------------------------------------------------------------------
 
 SECTIONS = ("data", "splits", "grid", "fit", "search")
-OPTIONS = ("seeds", "watch", "plan", "dtype", "group_size")
 
 
 @dataclass(frozen=True)
 class Config:
-    """What a file asks for."""
+    """What a file asks for.
+
+    .. code-block:: toml
+
+        [data]
+        vectors = "vectors.npz"         # X and y; or .parquet
+        [splits]
+        folds = 5
+        shares = [0.2, 1.0]
+        [grid]
+        latent_dim = [20, 50]
+        [fit]
+        max_epochs = 40
+        seeds = [0, 1]
+        [search]
+        kind = "random"
+        n = 20
+
+    Paths are relative to the file.
+    """
 
     vectors: Path
     grids: Sequence[Grid]
@@ -329,66 +309,62 @@ def run_config(
     )
 
 
+@dataclass(frozen=True)
+class _Data:
+    """The section [data]."""
+
+    vectors: str = ""
+    author: str | None = None
+    vector: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class _Splits:
+    """The section [splits]."""
+
+    folds: int = 5
+    seed: int = 0
+    shares: Sequence[float] = (1.0,)
+    only: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        checks.at_least("seed in [splits]", self.seed, 0, integer=True)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What [fit] may have beside parameters: arguments of the sweep."""
+
+    seeds: Sequence[int] = (0,)
+    watch: str = "log-loss"
+    plan: Mapping[str, Any] | None = None
+    dtype: str = "float32"
+    group_size: int | None = None
+
+
 def read_config(path: str | os.PathLike[str]) -> Config:
     """Read and check a file; whatever is wrong with it is one sentence."""
     path = Path(path)
-    tables = _tables(path)
-    data = _section(tables, "data", ("vectors", "author", "vector", "group"))
-    if "vectors" not in data:
+    tables = read_toml(path)
+    check_names(tables, SECTIONS, "the file")
+    columns = checked(_Data, section(tables, "data"), "[data]")
+    if "vectors" not in columns:
         raise InputError(f"'{path}' names no vectors; add [data] with vectors = \"vectors.npz\"")
-    for name in data:
-        _require(data, "data", name, _is_text, "a text in quotes")
-    cut = _section(tables, "splits", ("folds", "seed", "shares", "only"))
-    _require(cut, "splits", "seed", _is_count, "a whole number of at least 0")
-    _require(cut, "splits", "shares", _listing(_is_number), "a list of numbers, such as [0.2, 1.0]")
-    _require(cut, "splits", "only", _listing(_is_count), "a list of folds, counted from 0")
-    fixed = _section(tables, "fit")
-    options = {name: fixed.pop(name) for name in OPTIONS if name in fixed}
-    _require(options, "fit", "seeds", _listing(_is_count), "a list of whole numbers, such as [0]")
-    _require(options, "fit", "plan", _is_table, "a table, such as {final_rate = 0.1}")
+    splits = from_table(_Splits, section(tables, "splits"), "[splits]")
+    fixed = section(tables, "fit")
+    given = {one.name: fixed.pop(one.name) for one in fields(_Options) if one.name in fixed}
     return Config(
-        vectors=path.parent / data.pop("vectors"),
+        vectors=path.parent / columns.pop("vectors"),
         grids=_grids(tables.get("grid", {}), fixed),
-        columns=data,
-        n_folds=cut.get("folds", 5),
-        seed=cut.get("seed", 0),
-        shares=cut.get("shares", [1.0]),
-        only=cut.get("only"),
-        search=_search(_section(tables, "search", ("kind", "n", "seed", "factor", "rungs"))),
-        options=options,
+        columns=columns,
+        n_folds=splits.folds,
+        seed=splits.seed,
+        shares=splits.shares,
+        only=splits.only,
+        search=_search(section(tables, "search")),
+        options=checked(_Options, given, "[fit]"),
     )
-
-
-def _tables(path: Path) -> dict[str, Any]:
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise InputError(
-            f"'{path}' cannot be read ({problem.strerror}); give the path of a TOML file"
-        ) from None
-    except ValueError as problem:  # bad TOML, or not even UTF-8
-        raise InputError(f"'{path}' is not valid TOML ({problem}); correct it there") from None
-    _check_keys(tables, SECTIONS, "the file")
-    return tables
-
-
-def _section(
-    tables: Mapping[str, Any], name: str, keys: Sequence[str] | None = None
-) -> dict[str, Any]:
-    found = tables.get(name, {})
-    if not isinstance(found, dict):
-        raise InputError(f"{name} is {found!r}; it must be a section: write [{name}]")
-    if keys is not None:
-        _check_keys(found, keys, f"[{name}]")
-    return dict(found)
-
-
-def _check_keys(found: Mapping[str, Any], keys: Sequence[str], where: str) -> None:
-    for name in found:
-        if name not in keys:
-            raise InputError(
-                f"{where} has {name!r}; it may have {', '.join(keys)}{did_you_mean(name, keys)}"
-            )
 
 
 def _grids(given: Any, fixed: Mapping[str, Any]) -> list[Grid]:
@@ -404,6 +380,7 @@ def _grids(given: Any, fixed: Mapping[str, Any]) -> list[Grid]:
 
 
 def _search(given: Mapping[str, Any]) -> Search | None:
+    check_names(given, ("kind", "n", "seed", "factor", "rungs"), "[search]")
     if not given:
         return None
     kind, rest = given.get("kind"), {k: v for k, v in given.items() if k != "kind"}
@@ -416,31 +393,3 @@ def _search(given: Mapping[str, Any]) -> Search | None:
         f'[search] is {dict(given)!r}; it must be kind = "random" with n (and seed), or kind = '
         '"halving" with factor and rungs (and n and seed for a random start)'
     )
-
-
-def _require(
-    found: Mapping[str, Any], section: str, name: str, good: Callable[[Any], bool], what: str
-) -> None:
-    if name in found and not good(found[name]):
-        raise InputError(f"{name} in [{section}] is {found[name]!r}; it must be {what}")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_table(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _listing(good: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether a value is a list, not empty, of good ones."""
-    return lambda value: isinstance(value, list) and bool(value) and all(map(good, value))

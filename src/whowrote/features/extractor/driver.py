@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from whowrote.features.embedding import choose_device
+from whowrote.checks import choose_device
 from whowrote.features.extractor.checkpoints import read_checkpoint
 from whowrote.features.extractor.preparation import Prepared, limit_authors, load_or_prepare
 from whowrote.features.extractor.recipe import Config

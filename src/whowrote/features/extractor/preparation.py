@@ -39,7 +39,7 @@ from whowrote.features.vocabulary import (
     split,
     vocabulary_from,
 )
-from whowrote.files import ModelFile, read_model_file, write_model_file
+from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
 from whowrote.runtime import usable_cores
 
 PARTS = ("train", "development", "test")
@@ -361,8 +361,7 @@ def _key(corpora: Mapping[str, Path], settings: VocabularySettings, min_texts: i
         for file in files:
             digest.update(str(file.relative_to(path)).encode())
             if file.is_file():
-                with file.open("rb") as opened:
-                    digest.update(hashlib.file_digest(opened, "sha256").digest())
+                digest.update(bytes.fromhex(sha256_of(file)))
     return digest.hexdigest()[:16]
 
 

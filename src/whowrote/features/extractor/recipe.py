@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from whowrote.errors import InputError
 from whowrote.features.extractor.batches import BatchSettings
 from whowrote.features.network import Architecture, Dropout
 from whowrote.features.vocabulary import VocabularySettings
+from whowrote.settings import check_names, from_table, read_toml, section
 
-Section = TypeVar("Section")
 LOSSES = ("batch", "pairs")
 PRECISIONS = ("bfloat16", "float32")
 UNCHECKED = ("steps", "max_minutes", "evaluate_every", "checkpoint_minutes")
@@ -113,13 +111,7 @@ class Config:
 
 def read_config(path: Path) -> Config:
     """Read and check a configuration."""
-    if not path.is_file():
-        raise InputError(f"there is no configuration at '{path}'; give the path of a TOML file")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"'{path}' is not TOML ({problem}); correct that line") from None
-    return parse_config(values, path.parent)
+    return parse_config(read_toml(path), path.parent)
 
 
 SECTIONS: dict[str, type[Any]] = {
@@ -129,14 +121,15 @@ SECTIONS: dict[str, type[Any]] = {
     "dropout": Dropout,
     "training": Recipe,
 }
+OTHERS = ("corpora", "out", "cache", "max_authors", "mixture", "glove", "start")
 
 
 def parse_config(values: Mapping[str, Any], base: Path) -> Config:
     """A configuration from plain values; every unknown name is an error."""
-    known = {*SECTIONS, "corpora", "out", "cache", "max_authors", "mixture", "glove", "start"}
-    _check_names("the configuration", values, known)
+    check_names(values, (*SECTIONS, *OTHERS), "the file")
     built: dict[str, Any] = {
-        name: _section(name, kind, values.get(name, {})) for name, kind in SECTIONS.items()
+        name: from_table(kind, section(values, name), f"[{name}]")
+        for name, kind in SECTIONS.items()
     }
     corpora = {str(name): base / str(file) for name, file in values.get("corpora", {}).items()}
     return Config(
@@ -151,46 +144,12 @@ def parse_config(values: Mapping[str, Any], base: Path) -> Config:
     )
 
 
-def _section(name: str, kind: type[Section], values: Mapping[str, Any]) -> Section:
-    accepted = {entry.name: str(entry.type) for entry in fields(kind)}  # type: ignore[arg-type]
-    _check_names(f"[{name}]", values, set(accepted))
-    taken = {}
-    for key, value in values.items():
-        taken[key] = tuple(value) if isinstance(value, list) else value
-        if not _fits(taken[key], accepted[key]):
-            raise InputError(
-                f"{key} in [{name}] is {value!r}; it must be of type {accepted[key]}: correct it"
-            )
-    return kind(**taken)
-
-
-def _fits(value: object, annotation: str) -> bool:
-    kinds: dict[str, tuple[type, ...]] = {
-        "int": (int,),
-        "float": (int, float),
-        "bool": (bool,),
-        "str": (str,),
-        "tuple[int, ...]": (tuple,),
-    }
-    if isinstance(value, bool) and annotation != "bool":
-        return False
-    return isinstance(value, kinds[annotation.removesuffix(" | None")])
-
-
-def _check_names(where: str, values: Mapping[str, Any], known: set[str]) -> None:
-    for name in values:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"known are {sorted(known)}"
-            raise InputError(f"{where} has an entry '{name}' that nothing reads; {hint}")
-
-
 def check_same(before: Any, now: Any) -> None:
     """Settings of a checkpoint are those of the run that resumes from it."""
-    for section, values in now.items():
-        if _with_defaults(section, before.get(section)) != values:
+    for name, values in now.items():
+        if _with_defaults(name, before.get(name)) != values:
             raise InputError(
-                f"the checkpoint was made with {section} = {before.get(section)} and the "
+                f"the checkpoint was made with {name} = {before.get(name)} and the "
                 f"configuration says {values}; a run resumes with its own settings: restore them, "
                 "or name another folder with out"
             )

@@ -30,9 +30,8 @@ from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.corpus.texts import load
-from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.extractor.preparation import number, read_domain, rows_of
-from whowrote.features.reading import SECTION, Extractor, read_extractor
+from whowrote.features.reading import SECTION, DeviceCorpus, Extractor, embed, read_extractor
 from whowrote.files import write_text
 from whowrote.metrics import Pairs, balanced_pairs, cosines, verify
 from whowrote.runtime import usable_cores

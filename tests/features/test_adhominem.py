@@ -72,8 +72,8 @@ def test_company_and_order_never_matter(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_it_reads_like_the_network_in_training() -> None:
     """The reader's shortcuts (table of words, trimmed windows) change nothing."""
-    from whowrote.features.embedding import DeviceCorpus, embed
     from whowrote.features.extractor.preparation import number, rows_of
+    from whowrote.features.reading import DeviceCorpus, embed
 
     extractor = read_extractor(PRETRAINED)
     assert extractor.ngrams is not None

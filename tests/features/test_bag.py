@@ -13,7 +13,6 @@ from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
 from whowrote.features.bag import DeviceRows, GramRows, choose, count_users, leading_directions
 from whowrote.features.counting import spelled_words, word_grams
-from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.extractor.driver import Outcome, train
 from whowrote.features.extractor.preparation import (
     choose_ngrams,
@@ -25,7 +24,7 @@ from whowrote.features.extractor.preparation import (
 from whowrote.features.extractor.run import WEIGHTS
 from whowrote.features.extractor.start import make_network, start_from
 from whowrote.features.ngrams import NGrams
-from whowrote.features.reading import read_extractor
+from whowrote.features.reading import DeviceCorpus, embed, read_extractor
 from whowrote.features.vocabulary import VocabularySettings
 
 BAG = {"vocabulary": {"n_grams": [60, 40]}, "network": {"gram_dim": 6, "lev_gain": 0.5}}

@@ -8,7 +8,6 @@ import torch
 
 from features.made_up import texts_by
 from whowrote.errors import InputError
-from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.extractor.preparation import Numbered, number
 from whowrote.features.network import (
     Architecture,
@@ -19,6 +18,7 @@ from whowrote.features.network import (
     Standardise,
     lay_out,
 )
+from whowrote.features.reading import DeviceCorpus, embed
 from whowrote.features.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(("the", "of", "and", "."), tuple(" .,abcdefghijklmnopqrstuvwxyzX9"))

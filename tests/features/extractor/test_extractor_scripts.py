@@ -19,9 +19,8 @@ from torch import Tensor
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features import AdHominem
-from whowrote.features.embedding import DeviceCorpus
 from whowrote.features.network import Architecture, Network
-from whowrote.features.reading import Extractor, read_extractor
+from whowrote.features.reading import DeviceCorpus, Extractor, read_extractor
 from whowrote.features.vocabulary import Vocabulary
 
 SCRIPTS = Path(__file__).parents[3] / "experiments" / "extractor"

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from whowrote.arrays import Arrays, IntArray
-from whowrote.features.embedding import DeviceCorpus, embed
 from whowrote.features.extractor.batches import AuthorBatches, Crops
 from whowrote.features.extractor.checkpoints import Checkpoint, write_checkpoint
 from whowrote.features.extractor.losses import BatchLoss, pairs_of_batch
@@ -40,7 +39,7 @@ from whowrote.features.extractor.start import (
     start_grams,
 )
 from whowrote.features.network import Network, lay_out
-from whowrote.features.reading import Extractor, write_extractor
+from whowrote.features.reading import DeviceCorpus, Extractor, embed, write_extractor
 from whowrote.files import write_text
 from whowrote.metrics import auc, balanced_pairs, cosines, recall_at_1
 

@@ -27,11 +27,10 @@ from torch import nn
 from whowrote.errors import InputError
 from whowrote.features.bag import leading_directions
 from whowrote.features.counting import FittedNGrams
-from whowrote.features.embedding import DeviceCorpus
 from whowrote.features.extractor.preparation import Prepared
 from whowrote.features.extractor.recipe import Config, Recipe
 from whowrote.features.network import Network
-from whowrote.features.reading import read_extractor
+from whowrote.features.reading import DeviceCorpus, read_extractor
 from whowrote.features.vocabulary import FIRST_WORD, Vocabulary
 
 GRAM_DEVIATION = 0.1

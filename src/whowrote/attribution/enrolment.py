@@ -35,7 +35,7 @@ from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.model import MixtureVAE
 from whowrote.model.fast.precision import lower_factor
-from whowrote.model.initialize import class_statistics, free_factor
+from whowrote.model.mixture import class_statistics, free_factor
 
 if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor

@@ -32,7 +32,7 @@ from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
 from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
-from whowrote.training.loop import Assignment, DivergenceError, Outcome, Plan, initialize, train
+from whowrote.training import Assignment, DivergenceError, Outcome, Plan, initialize, train
 
 LEAST_VALIDATION_ROWS = 20
 

@@ -23,7 +23,7 @@ from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training.loop import Assignment
+from whowrote.training import Assignment
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32

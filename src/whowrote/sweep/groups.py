@@ -28,8 +28,7 @@ from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.sweep.data import Dataset, Part, Places, Stage
 from whowrote.sweep.grid import PARAMETERS, canonical
 from whowrote.sweep.results import Divergence, Fit, Record
-from whowrote.training.loop import (
-    EVALUATION_ROWS,
+from whowrote.training import (
     Assignment,
     DivergenceError,
     DivergenceWarning,
@@ -37,8 +36,9 @@ from whowrote.training.loop import (
     Plan,
     initialize,
     train,
-    watched_values,
+    validation_losses,
 )
+from whowrote.training.loop import EVALUATION_ROWS
 from whowrote.training.step import BLOCK
 
 LARGEST_GROUP = 512
@@ -354,7 +354,8 @@ def _initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 
 
 def _scores(fleet: MixtureVAE, rows: Rows, index: Sequence[torch.Tensor]) -> list[Score]:
-    errors, losses = (watched_values(fleet, rows, index, w) for w in ("error", "log-loss"))
+    with fleet.mixture.factored():
+        errors, losses = (validation_losses(fleet, rows, index, w) for w in ("error", "log-loss"))
     return [Score(error, _finite(loss)) for error, loss in zip(errors, losses, strict=True)]
 
 

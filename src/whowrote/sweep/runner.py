@@ -45,7 +45,7 @@ from whowrote.sweep.grid import (
 )
 from whowrote.sweep.groups import PROTOCOL, Group, Task, fit_group, grouped
 from whowrote.sweep.results import Fit, Record, Results, Standing, find, standing, write
-from whowrote.training.loop import Epoch
+from whowrote.training import Epoch
 
 Report = Callable[[Tally], None]
 
@@ -88,7 +88,7 @@ def sweep(
         None tries the whole grid; ``RandomSearch`` some of it; ``Halving`` all of it briefly and
         the best for longer.
     plan
-        Settings of ``whowrote.training.loop.Plan`` that no parameter sets, such as ``final_rate``.
+        Settings of ``whowrote.training.Plan`` that no parameter sets, such as ``final_rate``.
     group_size
         The largest number of fits that train at once; None chooses.
     device

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from whowrote import private
 from whowrote.arrays import Arrays
 from whowrote.features.embedding import DeviceCorpus, embed_documents
 from whowrote.features.extractor.batches import AuthorBatches, Crops
@@ -240,7 +241,7 @@ class Run:
             list(self.average.state_dict().values()),
             list(self.network.state_dict().values()),
         )
-        torch._foreach_lerp_(old, new, 1 - keep)
+        private.move_each(old, new, 1 - keep)
 
     def evaluate(self) -> Evaluation:
         """Judge the averaged weights on development authors and keep them if they are best."""

@@ -138,11 +138,11 @@ class Mixture(nn.Module):
 
     def forward(self, q: DiagonalNormal) -> Scores:
         """Scores of rows known up to q(x | o)."""
-        return self._scored(q.mean, q.variance)
+        return self.score(q.mean, q.variance)
 
     def at_points(self, x: Float[Tensor, "m n d"]) -> Scores:
         """Scores of exactly known latents: delta is the Mahalanobis distance itself."""
-        return self._scored(x, None)
+        return self.score(x, None)
 
     def own_score(self, q: DiagonalNormal, groups: Groups) -> Scores:
         """Scores of labelled rows by their own component alone, slot by slot: (m, p, k)."""
@@ -150,9 +150,10 @@ class Mixture(nn.Module):
             *own_distance(q.mean, q.variance, self.loc, self.factor, self.precision, groups)
         )
 
-    def _scored(
+    def score(
         self, mean: Float[Tensor, "m n d"], variance: Float[Tensor, "m n d"] | None
     ) -> Scores:
+        """Scores of normal latents; without a variance, of known points."""
         return self._scores(
             *expected_distance(mean, variance, self.loc, self.factor, self.precision)
         )

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.estimators.base import validation_part
 from whowrote.estimators.clusterer import in_a_crowd
-from whowrote.training.loop import DivergenceError, DivergenceWarning
+from whowrote.training import DivergenceError, DivergenceWarning
 
 # Seeds
 

@@ -44,7 +44,7 @@ from whowrote.sweep.data import Dataset, Part
 from whowrote.sweep.grid import PARAMETERS, configuration_hash, configurations
 from whowrote.sweep.groups import PROTOCOL, Shared, Task, grouped
 from whowrote.sweep.results import Fit, record_path, write
-from whowrote.training.loop import Assignment, Plan, initialize, train
+from whowrote.training import Assignment, Plan, initialize, train
 
 ROUNDING = 1e-9
 N, L = 122, 5

@@ -123,9 +123,7 @@ def test_the_terms_of_a_fleet_and_their_gradients_are_the_same(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("d", [5, 50, 200])
-def test_on_a_gpu_it_is_the_same_to_single_precision(
-    cuda: torch.device, d: int
-) -> None:
+def test_on_a_gpu_it_is_the_same_to_single_precision(cuda: torch.device, d: int) -> None:
     found = []
     for device, dtype in ((torch.device("cpu"), torch.float64), (cuda, torch.float32)):
         parts = [part.detach().to(device, dtype).requires_grad_() for part in leaves(d, N, K)]

@@ -1,4 +1,4 @@
-"""Scale matrices factored and inverted, on a CPU and by our own kernel; what the device is asked."""
+"""Scale matrices factored and inverted, on a CPU and by our own kernel; what devices are asked."""
 
 import pytest
 import torch

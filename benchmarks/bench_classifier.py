@@ -62,8 +62,8 @@ def main() -> None:
     fit = seconds(lambda: ours.fit(X, y))
     predict = seconds(lambda: ours.predict_proba(questions))
     print(f"whowrote: fit {fit:.1f} s ({ours.n_iter_} epochs), {QUESTIONS} rows in {predict:.2f} s")
-    machine = make_pipeline(StandardScaler(), SVC(gamma="auto"))
-    svm = CalibratedClassifierCV(machine, cv=5, n_jobs=2)
+    rbf = make_pipeline(StandardScaler(), SVC(gamma="auto"))
+    svm = CalibratedClassifierCV(rbf, cv=5, n_jobs=2)
     svm_fit = seconds(lambda: svm.fit(X, y))
     # The SVM answers row by row at a constant price: a sample of the questions is enough.
     svm_predict = seconds(lambda: svm.predict_proba(questions[:SVM_QUESTIONS]))

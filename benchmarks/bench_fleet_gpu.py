@@ -1,4 +1,4 @@
-"""Five hundred fits as fleets against one at a time, on a graphics processor.
+"""Five hundred fits as fleets against one at a time, on a GPU.
 
 (a) The 500 points of the published grid on 16,000 x 200 vectors, K = 30, one fold, each fit to its
 early stop, through ``whowrote.sweep``, and what the time of each D goes into. (b) The same fits one
@@ -33,11 +33,11 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from whowrote import __version__, training
+from whowrote import __version__
 from whowrote.corpus.splits import Split, folds
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.sweep import groups, runner, sweep
-from whowrote.training.loop import Assignment, Crew, Plan, initialize, run_epoch, step_for
+from whowrote.training import Assignment, EarlyStopping, Members, Plan, initialize, loop
 from whowrote.training.step import GraphedStep
 
 REAL = Path(__file__).parents[2] / "shared" / "data" / "levs30.npz"
@@ -55,12 +55,12 @@ TIMED_EPOCHS = 8
 
 PARTS: dict[str, list[tuple[Any, str]]] = {
     "initialisation": [(groups, "_initialize"), (groups.Stage, "staged")],
-    "steps": [(training, "run_epoch")],
+    "steps": [(loop, "run_epoch")],
     "capture": [(GraphedStep, "_warm_up"), (GraphedStep, "_capture")],
-    "evaluation": [(training, "judged"), (groups, "_scores")],
-    "compaction": [(Crew, "select"), (training, "step_for")],
-    "books": [(training.Ledger, "update"), (training.Ledger, "records")],
-    "records": [(run, "write")],
+    "evaluation": [(loop, "validate"), (groups, "_scores")],
+    "compaction": [(Members, "select"), (loop, "step_for")],
+    "early stopping": [(EarlyStopping, "update"), (EarlyStopping, "records")],
+    "records": [(runner, "write")],
 }
 
 
@@ -319,21 +319,21 @@ def where_time_goes(rows: Rows, m: int, d: int) -> dict[str, Any]:
     assignment = Assignment((index,) * m, (index[:0],) * m)
     initialize(fleet, rows, assignment)
     plan = Plan(batch_size=256)
-    crew = Crew.muster(fleet, assignment, Streams(range(m), "cuda"), plan)
+    members = Members.start(fleet, assignment, Streams(range(m), "cuda"), plan.average)
     with FlopCounterMode(display=False) as counter:
-        step = step_for(crew, rows, plan)
+        step = loop.step_for(members, rows, plan)
         first = index[:256].expand(m, 256)
         step.begin_epoch(first[:, None])
         step(first)
     flops = counter.get_total_flops()
-    run_epoch(crew, rows, plan, 1.0, step)
+    loop.run_epoch(members, rows, plan, 1.0, step)
     torch.cuda.synchronize()
     began = time.perf_counter()
-    run_epoch(crew, rows, plan, 1.0, step)
+    loop.run_epoch(members, rows, plan, 1.0, step)
     torch.cuda.synchronize()
     seconds = (time.perf_counter() - began) / (n // 256)
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        run_epoch(crew, rows, plan, 1.0, step)
+        loop.run_epoch(members, rows, plan, 1.0, step)
         torch.cuda.synchronize()
     spent = dict.fromkeys([*KINDS, "elementwise and copies"], 0.0)
     for event in seen.key_averages():

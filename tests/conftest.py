@@ -18,7 +18,7 @@ def data() -> Path:
 
 @pytest.fixture(scope="session")
 def cuda() -> torch.device:
-    """A graphics processor; absent on most machines."""
+    """A GPU; absent on most machines."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     return torch.device("cuda")

@@ -82,12 +82,13 @@ def _parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _probabilities(made: Trained, number: int) -> HeldOutProbabilities:
     place, alone = made.places[number], made.fleet.select([number])
     found = []
-    for index in (place.development, place.test):
-        parts = [
-            alone.scores(made.rows.take(rows[None]).inputs).log_responsibilities[0].double().exp()
-            for rows in torch.split(index, CHUNK)
-        ]
-        found.append(torch.cat(parts).cpu().numpy())
+    with alone.mixture.factored():
+        for index in (place.development, place.test):
+            parts = [
+                alone.scores(made.rows.take(rows[None]).inputs).log_responsibilities[0]
+                for rows in torch.split(index, CHUNK)
+            ]
+            found.append(torch.cat([part.double().exp() for part in parts]).cpu().numpy())
     df = alone.mixture.df[0].double().cpu().numpy()
     return HeldOutProbabilities(found[0], found[1], df, len(made.histories[number].epochs))
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.estimators.base import validation_part
-from whowrote.training.loop import DivergenceError, DivergenceWarning
+from whowrote.training import DivergenceError, DivergenceWarning
 
 # Seeds
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from whowrote.model import Member, Mixture, MixtureVAE, StudentT, place_components
-from whowrote.model.initialize import FIRST_LOG_SCALE, initialize_networks
+from whowrote.model.networks import FIRST_LOG_SCALE, initialize_networks
 
 EXACT = 1e-10
 FLOOR = 0.25
@@ -121,7 +121,7 @@ def test_a_member_with_infinite_rows_leaves_the_others_alone(build, apart) -> No
 
 def initialized(build, seeds: list[int]) -> MixtureVAE:
     fleet = build.fleet([Member(seed=s) for s in seeds], n_features=60, hidden=(80,), scale=0.0)
-    initialize_networks(fleet, seeds)
+    initialize_networks(fleet.encoder, fleet.decoder, seeds)
     return fleet
 
 
@@ -151,7 +151,7 @@ def test_weights_have_the_stated_spread(build) -> None:
 
 def test_biases_start_at_zero_but_for_a_sharp_encoder(build) -> None:
     fleet = build.fleet(scale=0.5)  # what was there before does not matter
-    initialize_networks(fleet, [0])
+    initialize_networks(fleet.encoder, fleet.decoder, [0])
     *hidden, last = [layer.bias for layer in fleet.encoder.layers]
     assert (last[:, 2:] == FIRST_LOG_SCALE).all()
     assert (last[:, :2] == 0).all()

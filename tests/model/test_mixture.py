@@ -1,6 +1,8 @@
 """The parametrisation, the distances, and what moves when the data or the components move."""
 
+import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from whowrote.model import Component, DiagonalNormal, Gaussian, Mixture, StudentT
+from whowrote.model.fast.precision import Precision, precision_of
 from whowrote.model.mixture import SMALLEST_DF, raw_df
 
 EXACT = 1e-10
@@ -66,7 +69,7 @@ def test_above_the_diagonal_nothing_counts(build) -> None:
 
 def test_precision_needs_no_inverse_but_equals_it(build, apart) -> None:
     mixture = build.mixture(m=2, d=4)
-    matrix, precision = mixture.scale_matrix, mixture.precision()
+    matrix, precision = mixture.scale_matrix, mixture.precision
     inverse = torch.linalg.inv(matrix)
     assert apart(mixture.scale_tril @ mixture.scale_tril.mT, matrix) < EXACT
     assert apart(precision.inverse_factor.mT @ precision.inverse_factor, inverse) < EXACT
@@ -236,3 +239,83 @@ def test_refitting_samples_recovers_the_parameters(build, apart, samples) -> Non
     # Negative control: the Gaussian takes the tails for width.
     wide = refitted(Gaussian(), x, 100)
     assert apart(wide.scale_matrix[0] / unit, sigma / unit) > 0.5
+
+
+# ------------------------------------------------------------- scale matrices factored once
+
+
+def counted(monkeypatch) -> list[Tensor]:
+    """What is factored from now on."""
+    made: list[Tensor] = []
+    real = precision_of
+
+    def counting(raw: Tensor, floor: Tensor) -> Precision:
+        made.append(raw)
+        return real(raw, floor)
+
+    monkeypatch.setattr("whowrote.model.mixture.precision_of", counting)
+    return made
+
+
+def test_inside_a_block_the_scale_matrices_are_factored_once(build, monkeypatch) -> None:
+    mixture, q, made = build.mixture(m=2), build.q(2), counted(monkeypatch)
+    outside = [mixture(q).score, mixture.at_points(q.mean).score]
+    assert len(made) == 2
+    with mixture.factored():
+        inside = [mixture(q).score, mixture.at_points(q.mean).score]
+        with mixture.factored():  # what the outer block knows is still true
+            inside += [mixture(q).score]
+    assert len(made) == 3
+    assert all(torch.equal(a, b) for a, b in zip(inside, [*outside, outside[0]], strict=True))
+    mixture(q)
+    assert len(made) == 4
+
+
+def test_a_block_ends_with_what_was_before(build) -> None:
+    """Also after an exception, and around a block that brings its own."""
+    mixture, q = build.mixture(), build.q()
+    before, narrow = mixture(q).score, build.mixture(floor=0.5).precision
+
+    def fails() -> None:
+        with mixture.factored(narrow):
+            raise KeyError
+
+    with mixture.factored():
+        with mixture.factored(narrow):
+            assert not torch.equal(mixture(q).score, before)
+        with pytest.raises(KeyError):
+            fails()
+        assert torch.equal(mixture(q).score, before)
+    # Negative control: what was known is not looked at afterwards.
+    mixture.factor.add_(1.0)
+    assert not torch.equal(mixture(q).score, before)
+
+
+def test_inside_a_block_a_move_would_go_unseen(build) -> None:
+    """Why the scale matrices must not move in it: what is known of them is stale."""
+    mixture, q = build.mixture(), build.q()
+    with mixture.factored():
+        before = mixture(q).delta
+        mixture.factor.add_(1.0)
+        assert torch.equal(mixture(q).delta, before)
+    assert not torch.equal(mixture(q).delta, before)
+
+
+def test_blocks_of_other_mixtures_and_other_threads_are_their_own(build, monkeypatch) -> None:
+    one, other, q = build.mixture(), build.mixture(seed=7), build.q()
+    wanted, made = [one(q).score, other(q).score], counted(monkeypatch)
+    with one.factored(), ThreadPoolExecutor(1) as pool:
+        with other.factored():
+            assert torch.equal(one(q).score, wanted[0])
+            assert torch.equal(other(q).score, wanted[1])
+        assert len(made) == 2
+        assert torch.equal(pool.submit(lambda: one(q).score).result(), wanted[0])
+        assert len(made) == 3
+
+
+def test_a_block_leaves_no_trace_in_a_copy(build) -> None:
+    mixture, q = build.mixture(), build.q()
+    with mixture.factored():
+        twin = copy.deepcopy(mixture)
+        twin.factor.add_(1.0)
+        assert not torch.equal(twin(q).score, mixture(q).score)

@@ -50,26 +50,6 @@ def test_a_layer_is_each_members_own_product(build, apart) -> None:
     assert apart(out[0], wrong) > 1e-2
 
 
-@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
-def test_spare_units_change_nothing(build, apart, activation: str, monkeypatch) -> None:
-    """Odd layers between even ones, as they are padded on graphics processors."""
-    network, a = random_network(build, activation).requires_grad_(), build.normal(3, 7, 4)
-
-    def seen() -> list[Tensor]:
-        q = network(a)
-        pulled = (q.mean * build.normal(3, 7, 2, seed=5)).sum() + q.log_scale.sum()
-        return [q.mean, q.log_scale, *torch.autograd.grad(pulled, list(network.parameters()))]
-
-    plain = seen()
-    monkeypatch.setattr("whowrote.model.networks.WIDE_LOADS", {"cpu"})
-    widths = []
-    hook = network.layers[1].register_forward_hook(lambda *seen: widths.append(seen[2].shape[-1]))
-    for padded, exact in zip(seen(), plain, strict=True):
-        assert apart(padded.detach(), exact.detach()) < EXACT
-    hook.remove()
-    assert widths == [8]  # of 5
-
-
 def test_sparse_product_and_gradients_equal_dense(build, apart) -> None:
     layer, (rows, dense) = random_layer(build, 3, 7, 4), sparse_and_dense(build, 3, 5, 7)
     pull = build.normal(3, 5, 4, seed=8)

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from whowrote.model import Reservoir, Streams
+from whowrote.model import Streams
+from whowrote.model.fleet import BlockStreams
 
 
 @pytest.mark.parametrize("method", ["normal", "uniform"])
@@ -48,52 +49,52 @@ def test_numbers_have_the_stated_shape_type_and_law() -> None:
     assert float(v.max()) < 1
 
 
-def steps_of(reservoir: Reservoir, n: int) -> list[torch.Tensor]:
-    """What ``n`` steps that ask two questions each are answered."""
+def steps_of(streams: BlockStreams, n: int) -> list[torch.Tensor]:
+    """What ``n`` steps draw that draw twice each."""
     answers = []
     for _ in range(n):
-        reservoir.begin_step()
-        some = reservoir.only([True, False][: len(reservoir)]).uniform(3)
-        answers.append(torch.cat([reservoir.normal(2), some], dim=1).clone())
+        streams.begin_step()
+        some = streams.only([True, False][: len(streams)]).uniform(3)
+        answers.append(torch.cat([streams.normal(2), some], dim=1).clone())
     return answers
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_reservoir_answers_a_member_as_if_it_were_alone(place: int) -> None:
-    together = steps_of(Reservoir(Streams([3, 7]), block=4), 10)
-    for step, alone in enumerate(steps_of(Reservoir(Streams([[3, 7][place]]), block=4), 10)):
-        asked = 5 if place == 0 else 2  # the second member draws no uniform numbers in a crew
+def test_a_block_gives_a_member_what_it_gets_alone(place: int) -> None:
+    together = steps_of(BlockStreams(Streams([3, 7]), block=4), 10)
+    for step, alone in enumerate(steps_of(BlockStreams(Streams([[3, 7][place]]), block=4), 10)):
+        asked = 5 if place == 0 else 2  # the second member draws no uniform numbers in a fleet
         if place == 0:
             assert torch.equal(together[step][0, :asked], alone[0])
     if place == 1:
         assert all(bool((answer[1, 2:] == 0).all()) for answer in together)
 
 
-def test_a_reservoir_never_repeats_itself() -> None:
-    answers = torch.stack(steps_of(Reservoir(Streams([3]), block=4), 12)).flatten(1)
+def test_a_block_never_repeats_itself() -> None:
+    answers = torch.stack(steps_of(BlockStreams(Streams([3]), block=4), 12)).flatten(1)
     assert len(torch.unique(answers[:, 0])) == 12
 
 
 @pytest.mark.gpu
-def test_a_reservoir_answers_at_the_same_addresses(cuda: torch.device) -> None:
-    reservoir = Reservoir(Streams([3], cuda), block=2)
+def test_a_block_lives_at_the_same_addresses(cuda: torch.device) -> None:
+    streams = BlockStreams(Streams([3], cuda), block=2)
     places, answers = set(), []
     for _ in range(5):
-        reservoir.begin_step()
-        answers.append(reservoir.normal(8).clone())
-        places.add(reservoir.normal(8).data_ptr())
+        streams.begin_step()
+        answers.append(streams.normal(8).clone())
+        places.add(streams.normal(8).data_ptr())
     assert len(places) == 1
     assert not torch.equal(answers[0], answers[1])
 
 
 def test_an_epoch_starts_a_block_anew() -> None:
     """Whether a neighbour left in the last epoch must not change what a member draws."""
-    one, other = Reservoir(Streams([3]), block=4), Streams([3])
+    one, other = BlockStreams(Streams([3]), block=4), Streams([3])
     steps_of(one, 6)
     one.begin_epoch()
     first = steps_of(one, 1)[0]
-    before = Reservoir(other, block=4)
+    before = BlockStreams(other, block=4)
     steps_of(before, 6)
-    assert torch.equal(first, steps_of(Reservoir(other, block=4), 1)[0])
+    assert torch.equal(first, steps_of(BlockStreams(other, block=4), 1)[0])
     # Negative control: going on within the block gives other numbers.
     assert not torch.equal(first, steps_of(before, 1)[0])

@@ -8,7 +8,7 @@ import torch
 from whowrote.model import Architecture
 from whowrote.sweep import groups as capacity
 from whowrote.sweep.groups import LARGEST_GROUP, USABLE, counted_bytes, largest_group
-from whowrote.training.loop import Plan
+from whowrote.training import Plan
 
 WIDE = Architecture(n_features=200, n_components=30, latent_dim=200, hidden=(200,))
 CPU = torch.device("cpu")

@@ -26,7 +26,7 @@ from whowrote.sweep import (
     shares_of,
 )
 from whowrote.sweep.records import Candidate, Divergence, read_packed, record_path, write
-from whowrote.training.loop import Assignment, Plan, initialize, train
+from whowrote.training import Assignment, Plan, initialize, train
 
 
 def test_there_is_a_record_for_every_fit(results: Results, out: Path) -> None:

@@ -279,34 +279,3 @@ def test_a_selected_average_goes_on_where_it_was() -> None:
     with average.applied(), chosen.applied():
         assert torch.equal(few.weight, fleet.weight[[2]])
         assert not torch.equal(few.weight, fleet.weight[[1]])
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("d", [2, 50, 100])
-def test_our_kernel_moves_as_the_library_does(cuda: torch.device, d: int) -> None:
-    """Members that are clipped and members that are not; a triangle and a plain parameter."""
-    size = torch.tensor([1e-3, 1.0, 30.0], dtype=torch.float64)
-    ends = []
-    for ours in (True, False):
-        fleet = Pair(drawn(3, 7, d, d).tril().float(), drawn(3, 5, seed=1).float()).to(cuda)
-        factors = {"bias": [1.0, 1.0, 10.0]}
-        optimizer = FleetAdam(fleet, RATES, factors, triangular=("weight",))
-        assert optimizer._kernel is not None
-        if not ours:
-            optimizer._kernel = None
-        for step in range(30):
-            give_gradients_to(fleet, step, size)
-            optimizer.set_decay(1 / (1 + step))
-            optimizer.step(1.0)
-        ends.append(fleet)
-    assert gap(*ends) < 1e-5
-    assert torch.equal(ends[0].weight, ends[0].weight.tril())
-    # Negative control: the start is far away.
-    assert float((ends[0].bias.cpu() - drawn(3, 5, seed=1)).detach().abs().max()) > 1e-3
-
-
-def give_gradients_to(fleet: Pair, step: int, size: Tensor) -> None:
-    """Gradients in the precision and on the device of the parameters, triangles as they are."""
-    for i, p in enumerate(fleet.parameters()):
-        g = drawn(*p.shape, seed=100 * step + i) * size.reshape(-1, *(1,) * (p.dim() - 1))
-        p.grad = (g.tril() if p.dim() == 4 else g).to(p)

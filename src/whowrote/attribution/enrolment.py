@@ -34,7 +34,7 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.model import MixtureVAE
 from whowrote.model.fast.precision import lower_factor
-from whowrote.model.initialize import class_statistics, free_factor
+from whowrote.model.mixture import class_statistics, free_factor
 
 
 def enroll(fitted: FittedAttributor, corpus: Corpus) -> FittedAttributor:

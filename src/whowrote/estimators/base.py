@@ -26,7 +26,7 @@ from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
 from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
-from whowrote.training.loop import Assignment, Plan, train
+from whowrote.training import Assignment, Plan, train
 
 LEAST_VALIDATION_ROWS = 20
 SEED_RANGE = 2**31 - 1

@@ -14,14 +14,14 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_y, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from whowrote import checks
+from whowrote import checks, private
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training.loop import initialize
+from whowrote.training import initialize
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -181,4 +181,4 @@ def _check_y_keeping_none(y: Any) -> NDArray[Any]:
         as_array = np.array(y, dtype=object)  # numpy would turn a NaN among names into "nan"
     if as_array.dtype == object and as_array.ndim == 1:
         return as_array
-    return np.asarray(_check_y(y, multi_output=False, y_numeric=False))
+    return np.asarray(private.checked_y(y))

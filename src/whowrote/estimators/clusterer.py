@@ -24,7 +24,7 @@ from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
 from whowrote.estimators.scaling import Scaling
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training.loop import Assignment, initialize
+from whowrote.training import Assignment, initialize
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32

@@ -125,10 +125,11 @@ class FittedClassifier:
         """Probabilities and densities of rows, from one pass through the model."""
         proba, density = [], []
         log_weights = self.fleet.mixture.log_weights.unsqueeze(1)
-        for batch in self._batches(X):
-            score = self.fleet.scores(batch.inputs).score
-            proba.append(torch.log_softmax(score.double(), dim=-1))
-            density.append((score - log_weights).double())
+        with self.fleet.mixture.factored():
+            for batch in self._batches(X):
+                score = self.fleet.scores(batch.inputs).score
+                proba.append(torch.log_softmax(score.double(), dim=-1))
+                density.append((score - log_weights).double())
         return Scored(*(torch.cat(parts, dim=1).cpu().numpy() for parts in (proba, density)))
 
     @torch.no_grad()
@@ -147,19 +148,21 @@ class FittedClassifier:
     @torch.no_grad()
     def bound(self, X: Any, n_samples: int) -> FloatArray:
         """The bound on ln p(o) of every row; of several members, on that of their mixture."""
-        parts = [
-            torch.stack([self.fleet.bound(q, batch.targets, z) for z in noise]).mean(0)
-            for batch, q, noise in self._draws(X, n_samples)
-        ]
+        with self.fleet.mixture.factored():
+            parts = [
+                torch.stack([self.fleet.bound(q, batch.targets, z) for z in noise]).mean(0)
+                for batch, q, noise in self._draws(X, n_samples)
+            ]
         return self._in_units_of_x(torch.cat(parts, dim=1))
 
     @torch.no_grad()
     def score_samples(self, X: Any, n_samples: int) -> FloatArray:
         """Importance-weighted estimate of ln p(o) of every row."""
         parts = []
-        for batch, q, noise in self._draws(X, n_samples):
-            weights = [self.fleet.importance_weights(q, batch.targets, z) for z in noise]
-            parts.append(torch.logsumexp(torch.stack(weights), 0) - math.log(n_samples))
+        with self.fleet.mixture.factored():
+            for batch, q, noise in self._draws(X, n_samples):
+                weights = [self.fleet.importance_weights(q, batch.targets, z) for z in noise]
+                parts.append(torch.logsumexp(torch.stack(weights), 0) - math.log(n_samples))
         return self._in_units_of_x(torch.cat(parts, dim=1))
 
     def _draws(

@@ -15,12 +15,12 @@ from whowrote.model.fleet import Batch as Batch
 from whowrote.model.fleet import Member as Member
 from whowrote.model.fleet import Rows as Rows
 from whowrote.model.fleet import SparseRows as SparseRows
-from whowrote.model.initialize import place_components as place_components
+from whowrote.model.fleet import Streams as Streams
 from whowrote.model.mixture import Mixture as Mixture
 from whowrote.model.mixture import Scores as Scores
+from whowrote.model.mixture import place_components as place_components
 from whowrote.model.networks import Network as Network
-from whowrote.model.streams import Reservoir as Reservoir
-from whowrote.model.streams import Streams as Streams
+from whowrote.model.networks import initialize_networks as initialize_networks
 from whowrote.model.vae import BoundTerms as BoundTerms
 from whowrote.model.vae import MixtureVAE as MixtureVAE
 from whowrote.model.vae import six_terms as six_terms

@@ -1,4 +1,4 @@
-r"""One component of the mixture, Student-t or Gaussian, behind one interface.
+r"""The distributions: one component of the mixture, and a normal with its own scale per column.
 
 .. math::
 
@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from whowrote import private
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -81,8 +83,7 @@ class StudentT(Component):
         self, df: Float[Tensor, " n"], generator: torch.Generator
     ) -> Float[Tensor, " n"]:
         """Gamma(df/2, rate df/2)."""
-        # torch._standard_gamma is the only gamma sampler of torch that takes a generator.
-        return torch._standard_gamma(df / 2, generator=generator) / (df / 2)
+        return private.standard_gamma(df / 2, generator) / (df / 2)
 
 
 class Gaussian(Component):
@@ -156,19 +157,16 @@ def component_for(names: Sequence[str]) -> Component:
     return Assorted(torch.tensor([name == "student-t" for name in names]))
 
 
-# DOC r"""A normal distribution with a diagonal covariance, written with its log standard deviation.
-# DOC
-# DOC .. math:: \ln N(o \mid m, \mathrm{diag}\, s^2)
-# DOC     = -\tfrac12 \sum_i \left[ \ln 2\pi + 2\ln s_i + (o_i - m_i)^2 / s_i^2 \right]
-# DOC
-# DOC Not ``torch.distributions.Normal``: that one samples from the global generator, and randomness is
-# DOC an argument here.
-# DOC """
-
-
 @dataclass(frozen=True)
 class DiagonalNormal:
-    """N(mean, diag exp(2 log_scale)) for every member and row."""
+    r"""N(mean, diag exp(2 log_scale)) for every member and row.
+
+    .. math:: \ln N(o \mid m, \mathrm{diag}\, s^2)
+        = -\tfrac12 \sum_i \left[ \ln 2\pi + 2\ln s_i + (o_i - m_i)^2 / s_i^2 \right]
+
+    Not ``torch.distributions.Normal``: that one samples from the global generator, and randomness
+    is an argument here.
+    """
 
     mean: Float[Tensor, "m n d"]
     log_scale: Float[Tensor, "m n d"]

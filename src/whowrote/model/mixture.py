@@ -11,19 +11,30 @@ with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilo
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
 inverse (:mod:`whowrote.model.fast.precision`); no distance is measured by an inverted matrix.
+
+Learning starts from the rows :math:`x_n = E[q(x \mid o_n)]` of the untrained encoder and their
+(provisional) labels,
+
+.. math:: \mu_k = \bar x_k, \qquad \Sigma_k = S_{\mathrm{within}}, \qquad \pi_k \propto n_k
+
+where the pooled :math:`S_{\mathrm{within}}` is defined even for an author with two texts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from whowrote.model.distributions import Component, DiagonalNormal
-from whowrote.model.fast.distance import expected_distance
-from whowrote.model.fast.own_distance import Groups, own_distance
+from whowrote.model.fast.gradients import expected_distance, own_distance
 from whowrote.model.fast.precision import (
     Precision,
     cholesky,
@@ -31,8 +42,14 @@ from whowrote.model.fast.precision import (
     precision_of,
     scale_matrix,
 )
+from whowrote.model.fleet import UNLABELLED, Groups
 
 SMALLEST_DF = 2.01
+
+# By context, not on the mixture: threads may ask one mixture side by side.
+_FACTORED: ContextVar[Mapping[Mixture, Precision]] = ContextVar(
+    "factored", default=MappingProxyType({})
+)
 
 
 @dataclass(frozen=True)
@@ -101,49 +118,91 @@ class Mixture(nn.Module):
         for parameter in self.parameters():
             parameter.copy_(parameter[:, order].clone())
 
+    @property
     def precision(self) -> Precision:
-        """Factor every scale matrix once."""
-        return precision_of(self.factor, self.scale_floor)
+        """The scale matrices factored: once for a :meth:`factored` block, outside of one anew."""
+        return _FACTORED.get().get(self) or precision_of(self.factor, self.scale_floor)
+
+    @contextmanager
+    def factored(self, precision: Precision | None = None) -> Iterator[None]:
+        """Factor the scale matrices once for all that is asked in the block.
+
+        They must not move in it. ``precision`` is their factored form where it is known already: a
+        training step keeps one from step to step, and renews it in place when they have moved.
+        """
+        token = _FACTORED.set({**_FACTORED.get(), self: precision or self.precision})
+        try:
+            yield
+        finally:
+            _FACTORED.reset(token)
+
+    def forward(self, q: DiagonalNormal) -> Scores:
+        """Scores of rows known up to q(x | o)."""
+        return self.score(q.mean, q.variance)
+
+    def at_points(self, x: Float[Tensor, "m n d"]) -> Scores:
+        """Scores of exactly known latents: delta is the Mahalanobis distance itself."""
+        return self.score(x, None)
+
+    def own_score(self, q: DiagonalNormal, groups: Groups) -> Scores:
+        """Scores of labelled rows by their own component alone, slot by slot: (m, p, k)."""
+        return self._scores(
+            *own_distance(q.mean, q.variance, self.loc, self.factor, self.precision, groups)
+        )
 
     def score(
-        self,
-        mean: Float[Tensor, "m n d"],
-        variance: Float[Tensor, "m n d"] | None,
-        precision: Precision | None = None,
-        frozen: bool = False,
+        self, mean: Float[Tensor, "m n d"], variance: Float[Tensor, "m n d"] | None
     ) -> Scores:
-        """Scores of normal latents; ``frozen`` keeps the scale matrices from learning."""
-        delta, log_det = expected_distance(
-            mean, variance, self.loc, self._raw(frozen), precision or self.precision()
+        """Scores of normal latents; without a variance, of known points."""
+        return self._scores(
+            *expected_distance(mean, variance, self.loc, self.factor, self.precision)
         )
-        return self._scores(delta, log_det)
-
-    def own_score(
-        self,
-        q: DiagonalNormal,
-        groups: Groups,
-        precision: Precision | None = None,
-        frozen: bool = False,
-    ) -> Scores:
-        """Scores of labelled rows by their own component alone, slot by slot: (m, p, k)."""
-        delta, log_det = own_distance(
-            q.mean, q.variance, self.loc, self._raw(frozen), precision or self.precision(), groups
-        )
-        return self._scores(delta, log_det)
-
-    def _raw(self, frozen: bool) -> Tensor:
-        return self.factor.detach() if frozen else self.factor
 
     def _scores(self, delta: Float[Tensor, "m n k"], log_det: Float[Tensor, "m k"]) -> Scores:
         density = self.component.log_density(delta, log_det, self.df, self.loc.shape[-1])
         return Scores(delta, self.log_weights.unsqueeze(1) + density)
 
-    def forward(
-        self, q: DiagonalNormal, precision: Precision | None = None, frozen: bool = False
-    ) -> Scores:
-        """Scores of rows known up to q(x | o); ``precision`` where it is already known."""
-        return self.score(q.mean, q.variance, precision, frozen)
 
-    def at_points(self, x: Float[Tensor, "m n d"]) -> Scores:
-        """Scores of exactly known latents: delta is the Mahalanobis distance itself."""
-        return self.score(x, None)
+@dataclass(frozen=True)
+class ClassStatistics:
+    """Counts, means and the pooled within-class covariance of labelled latent rows."""
+
+    count: Float[Tensor, "m k"]
+    mean: Float[Tensor, "m k d"]
+    within: Float[Tensor, "m d d"]
+
+
+def class_statistics(
+    x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"], k: int
+) -> ClassStatistics:
+    """Statistics of each class; an empty class gets the mean of all rows."""
+    known = labels != UNLABELLED
+    member_of = functional.one_hot(labels.clamp(min=0), k).to(x) * known.unsqueeze(-1)
+    count = member_of.sum(1)
+    mean = member_of.mT @ x / count.clamp(min=1).unsqueeze(-1)
+    mean = torch.where((count > 0).unsqueeze(-1), mean, x.mean(1, keepdim=True))
+    residual = (x - member_of @ mean) * known.unsqueeze(-1)
+    within = residual.mT @ residual / known.sum(1).clamp(min=1)[:, None, None]
+    return ClassStatistics(count, mean, within)
+
+
+@torch.no_grad()
+def place_components(
+    mixture: Mixture, x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"]
+) -> None:
+    """Set weights, locations and scale matrices from latent rows and their labels."""
+    m, k, d = mixture.loc.shape
+    classes = class_statistics(x, labels, k)
+    count = classes.count + 1
+    mixture.loc.copy_(classes.mean)
+    mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))
+    mixture.factor.copy_(free_factor(classes.within).unsqueeze(1).expand(m, k, d, d))
+
+
+def free_factor(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
+    """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
+    mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
+    ridge = 0.01 * mean[:, None, None] * torch.eye(matrix.shape[-1]).to(matrix)
+    factor = torch.linalg.cholesky_ex(matrix + ridge).L  # NaN stays with its member
+    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
+    return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())

@@ -6,27 +6,27 @@ r"""Fully connected networks whose output is a distribution.
 Every weight has a leading member dimension, so that a layer of a whole fleet is one batched
 matrix product. The log scale is bounded smoothly at :math:`c = 6`: on standardised data a standard
 deviation of 1/400 is exact reconstruction, and without a floor a constant column would drive the
-density to infinity.
+density to infinity. Learning starts from :math:`W \sim N(0, 2/(n_{in} + n_{out}))` and b = 0, each
+member from its own seed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from whowrote.model.distributions import LOG_2PI, DiagonalNormal
-from whowrote.model.fast.devices import own_kernels
-from whowrote.model.fleet import SparseRows
-from whowrote.model.streams import Streams
+from whowrote.model.distributions import DiagonalNormal
+from whowrote.model.fast.gradients import bounded_log_density
+from whowrote.model.fleet import SparseRows, Streams
 
 LOG_SCALE_LIMIT = 6.0
-WIDE_LOADS = {"cuda"}
+FIRST_LOG_SCALE = -1.0
 ACTIVATIONS = {
     "tanh": torch.tanh,
     "relu": torch.relu,
@@ -43,17 +43,11 @@ class Layer(nn.Module):
         self.weight = nn.Parameter(torch.zeros(m, n_in, n_out))
         self.bias = nn.Parameter(torch.zeros(m, n_out))
 
-    def forward(
-        self, a: Float[Tensor, "m n l"] | SparseRows, spare: int = 0
-    ) -> Float[Tensor, "m n h"]:
-        """Apply the layer; dense rows may come with spare columns, and get as many as asked."""
+    def forward(self, a: Float[Tensor, "m n l"] | SparseRows) -> Float[Tensor, "m n h"]:
+        """Apply the layer."""
         if isinstance(a, SparseRows):
             return self._sparse_product(a) + self.bias.unsqueeze(1)
-        unused = a.shape[-1] - self.weight.shape[1]
-        if not spare and not unused:
-            return torch.baddbmm(self.bias.unsqueeze(1), a, self.weight)
-        weight = functional.pad(self.weight, (0, spare, 0, unused))
-        return torch.baddbmm(functional.pad(self.bias, (0, spare)).unsqueeze(1), a, weight)
+        return torch.baddbmm(self.bias.unsqueeze(1), a, self.weight)
 
     def _sparse_product(self, rows: SparseRows) -> Float[Tensor, "m n h"]:
         m, n_in, n_out = self.weight.shape
@@ -95,62 +89,6 @@ def dropped_sparse(
     return SparseRows(rows.start, rows.columns, torch.cat(values))
 
 
-def _spare_units(bias: Float[Tensor, "m h"]) -> int:
-    """Units that make an odd number of them a multiple of four, where loads are four wide.
-
-    A product whose rows begin at odd addresses runs without tensor cores.
-    """
-    n = bias.shape[-1]
-    return -n % 4 if n % 2 and bias.device.type in WIDE_LOADS else 0
-
-
-class _BoundedLogDensity(torch.autograd.Function):
-    r"""ln N(o | m, s) from (m, l), with :math:`t = \tanh(l / c)` and :math:`r = (o - m) / s`.
-
-    Its gradient is r / s in m and :math:`(r^2 - 1)(1 - t^2)` in l. By hand, this takes a third of
-    the passes over the widest arrays of a step.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, raw: Tensor, value: Tensor) -> Tensor:
-        constant = value.shape[-1] * LOG_2PI / 2
-        if (kernels := own_kernels(raw.device, raw.dtype)) is not None:
-            raw, value = raw.contiguous(), value.contiguous()
-            ctx.save_for_backward(raw, value)
-            known: Tensor = kernels.log_density(raw, value, LOG_SCALE_LIMIT)
-            return known - constant
-        mean, unbounded = raw.chunk(2, dim=-1)
-        t = torch.tanh(unbounded / LOG_SCALE_LIMIT)
-        inverse = torch.exp(-LOG_SCALE_LIMIT * t)
-        scaled = (value - mean).mul_(inverse)
-        ctx.save_for_backward(scaled, inverse, t)
-        squares = torch.linalg.vector_norm(scaled, dim=-1).square()
-        density: Tensor = -(squares / 2 + LOG_SCALE_LIMIT * t.sum(-1) + constant)
-        return density
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        g = gradients[0]
-        if len(ctx.saved_tensors) == 2:
-            raw, value = ctx.saved_tensors
-            kernels = own_kernels(raw.device, raw.dtype)
-            assert kernels is not None  # for the type checker: the same as above
-            return kernels.log_density_gradient(raw, value, g.contiguous(), LOG_SCALE_LIMIT), None
-        scaled, inverse, t = ctx.saved_tensors
-        weighed = scaled * g.unsqueeze(-1)
-        g_log_scale = torch.addcmul(-g.unsqueeze(-1), weighed, scaled)
-        g_raw = g_log_scale.mul_(1 - t.square())
-        return torch.cat([weighed.mul_(inverse), g_raw], dim=-1), None
-
-
-def bounded_log_density(
-    raw: Float[Tensor, "m n o"], value: Float[Tensor, "m n l"]
-) -> Float[Tensor, "m n"]:
-    """Log density of ``value`` under the distribution that a network's raw output stands for."""
-    density: Tensor = _BoundedLogDensity.apply(raw, value)  # type: ignore[no-untyped-call]
-    return density
-
-
 class Network(nn.Module):
     """in-H-...-H-out with a normal distribution over the output."""
 
@@ -176,23 +114,29 @@ class Network(nn.Module):
         streams: Streams | None = None,
     ) -> DiagonalNormal:
         """The distribution of the output given the input; dropout acts on the hidden units."""
-        mean, raw = self.raw(a, dropout, streams).chunk(2, dim=-1)
+        mean, raw = self._raw(a, dropout, streams).chunk(2, dim=-1)
         return DiagonalNormal(mean, LOG_SCALE_LIMIT * torch.tanh(raw / LOG_SCALE_LIMIT))
 
-    def raw(
+    def log_prob(
         self,
-        a: Float[Tensor, "m n l"] | SparseRows,
+        value: Float[Tensor, "m n o"],
+        a: Float[Tensor, "m n l"],
         dropout: Float[Tensor, " m"] | None = None,
         streams: Streams | None = None,
-    ) -> Float[Tensor, "m n o"]:
+    ) -> Float[Tensor, "m n"]:
+        """The log density of ``value`` under the distribution of the output given the input."""
+        return bounded_log_density(self._raw(a, dropout, streams), value, LOG_SCALE_LIMIT)
+
+    def _raw(
+        self,
+        a: Float[Tensor, "m n l"] | SparseRows,
+        dropout: Float[Tensor, " m"] | None,
+        streams: Streams | None,
+    ) -> Float[Tensor, "m n o2"]:
         """What the last layer says: means, and log scales before they are bounded."""
         activation = ACTIVATIONS[self.activation]
-        drops = streams is not None and dropout is not None
         for layer in self.layers[:-1]:
-            assert isinstance(layer, Layer)  # for the type checker: ModuleList forgets
-            # Every activation takes zero to zero, so that spare units stay idle.
-            spare = 0 if drops else _spare_units(layer.bias)
-            a = dropped(activation(layer(a, spare)), dropout, streams)
+            a = dropped(activation(layer(a)), dropout, streams)
         out: Tensor = self.last(a)
         return out
 
@@ -200,3 +144,23 @@ class Network(nn.Module):
         """The sum of |weights| and |biases| of each member, for the l1 penalty."""
         norms = [torch.linalg.vector_norm(p.flatten(1), 1, dim=1) for p in self.parameters()]
         return torch.stack(norms).sum(0)
+
+
+@torch.no_grad()
+def initialize_networks(encoder: Network, decoder: Network, seeds: Sequence[int]) -> None:
+    """Draw every member's weights from its own seed, the same alone and on every device."""
+    layers = [layer for layer in [*encoder.layers, *decoder.layers] if isinstance(layer, Layer)]
+    sizes = [layer.weight[0].numel() for layer in layers]
+    different = list(dict.fromkeys(seeds))  # a grid has many members and few seeds
+    drawn = torch.empty(len(different), sum(sizes))
+    for row, seed in zip(drawn, different, strict=True):
+        row.normal_(generator=torch.Generator().manual_seed(seed))
+    number = {seed: place for place, seed in enumerate(different)}
+    device = encoder.last.weight.device
+    drawn = drawn.to(device)[torch.tensor([number[seed] for seed in seeds], device=device)]
+    for layer, part in zip(layers, torch.split(drawn, sizes, dim=1), strict=True):
+        _, n_in, n_out = layer.weight.shape
+        layer.weight.copy_(part.reshape(layer.weight.shape) * math.sqrt(2 / (n_in + n_out)))
+        layer.bias.zero_()
+    # A sharp q(x | o) from the start keeps the components from merging before they differ.
+    encoder.last.bias[:, encoder.last.bias.shape[-1] // 2 :] = FIRST_LOG_SCALE

@@ -1,6 +1,9 @@
-r"""What is maximised: a bound on the log-likelihood, plus what the labels say.
+r"""The autoencoder with its mixture, and the whole bound that it maximises.
 
 .. math::
+
+    z \sim \pi, \quad u \mid z \sim \Gamma(\nu_z/2, \nu_z/2), \quad
+    x \mid u, z \sim N(\mu_z, \Sigma_z / u), \quad o \mid x \sim N(\mathrm{decoder}(x))
 
     \mathrm{bound}_n = \frac1T \sum_t \ln N(o_n \mid \mathrm{decoder}(x_{nt}))
         + H(q(x_n \mid o_n)) + \ln \sum_k e^{\mathrm{score}_{nk}}
@@ -11,6 +14,9 @@ contributes ``joint_weight * score_ny + label_weight * ln gamma_ny`` in its plac
 ``objective="algorithm-1"`` is the literal published loss, whose gradient runs through gamma, alpha
 and beta of :math:`\sum_k \gamma_{nk} \ln \rho_{nk}`; it shrinks the pull on x, mu and Sigma by
 (alpha - 1)/alpha and is kept for replication.
+
+From top to bottom: the model and its terms (:class:`MixtureVAE`), what is said of z and u, and the
+six terms written out.
 """
 
 from __future__ import annotations
@@ -23,12 +29,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from whowrote.model.distributions import LOG_2PI, DiagonalNormal, component_for
-from whowrote.model.fast.own_distance import Groups
-from whowrote.model.fast.precision import Precision
-from whowrote.model.fleet import UNLABELLED, Architecture, Batch, Member, SparseRows
+from whowrote.model.fleet import UNLABELLED, Architecture, Batch, Member, SparseRows, Streams
 from whowrote.model.mixture import Mixture, Scores, raw_df
-from whowrote.model.networks import Network, bounded_log_density, dropped, dropped_sparse
-from whowrote.model.streams import Streams
+from whowrote.model.networks import Network, dropped, dropped_sparse
 
 OBJECTIVES = ("bound", "algorithm-1")
 
@@ -60,123 +63,6 @@ class BoundTerms:
 
 
 NAMES = ("reconstruction", "entropy", "prior", "labels", "l1")
-
-
-@dataclass(frozen=True)
-class Weights:
-    """How much each member listens to its labels."""
-
-    joint: Float[Tensor, " m"]
-    label: Float[Tensor, " m"]
-
-
-def joint_score(scores: Scores, mixture: Mixture, objective: str) -> Float[Tensor, "m n k"]:
-    """score_nk, or ln rho_nk = score_nk - H(q(u | z=k)) in the literal algorithm."""
-    if objective == "bound":
-        return scores.score
-    d = mixture.loc.shape[-1]
-    return scores.score - mixture.component.scale_entropy(scores.delta, mixture.df, d)
-
-
-def prior_term(
-    scores: Scores,
-    labels: Int[Tensor, "m n"],
-    mixture: Mixture,
-    weights: Weights,
-    objective: str,
-) -> Float[Tensor, "m n"]:
-    """The latent part: the evidence of an unlabelled row, the joint score of a labelled one."""
-    joint = joint_score(scores, mixture, objective)
-    if objective == "bound":
-        evidence = scores.log_evidence
-    else:
-        evidence = (scores.log_responsibilities.exp() * joint).sum(-1)
-    known = labels != UNLABELLED
-    own = joint.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    return torch.where(known, weights.joint.unsqueeze(1) * own, evidence)
-
-
-def own_prior_term(
-    scores: Scores, groups: Groups, mixture: Mixture, weights: Weights, objective: str
-) -> Float[Tensor, "m n"]:
-    """The latent part of labelled rows, from the scores of their own components."""
-    own = groups.values(joint_score(scores, mixture, objective))
-    return weights.joint.unsqueeze(1) * own
-
-
-def label_term(
-    scores: Scores, labels: Int[Tensor, "m n"], weights: Weights
-) -> Float[Tensor, "m n"]:
-    """label_weight * ln gamma at the true author; zero where it is unknown."""
-    own = scores.log_responsibilities.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
-    return torch.where(labels != UNLABELLED, weights.label.unsqueeze(1) * own, 0.0)
-
-
-@dataclass(frozen=True)
-class HiddenPosterior:
-    """q(u, z): q(z) = gamma and q(u | z=k) = Gamma(shape, rate)."""
-
-    log_gamma: Float[Tensor, "m n k"]
-    shape: Float[Tensor, "m 1 k"]
-    rate: Float[Tensor, "m n k"]
-
-
-def optimal_posterior(mixture: Mixture, scores: Scores) -> HiddenPosterior:
-    """The q(u, z) at which the six terms meet the collapsed bound: alpha_k, beta_nk, gamma_n."""
-    df = mixture.df.unsqueeze(1)
-    shape, rate = (df + mixture.loc.shape[-1]) / 2, (df + scores.delta) / 2
-    return HiddenPosterior(scores.log_responsibilities, shape, rate)
-
-
-@dataclass(frozen=True)
-class SixTerms:
-    """The published decomposition of the bound at a given q(u, z); their sum is the bound."""
-
-    log_p_z: Float[Tensor, "m n"]
-    log_p_u: Float[Tensor, "m n"]
-    log_p_x: Float[Tensor, "m n"]
-    log_p_o: Float[Tensor, "m n"]
-    entropy_x: Float[Tensor, "m n"]
-    entropy_uz: Float[Tensor, "m n"]
-
-    @property
-    def total(self) -> Float[Tensor, "m n"]:
-        """The bound."""
-        parts = self.log_p_z + self.log_p_u + self.log_p_x
-        return parts + self.log_p_o + self.entropy_x + self.entropy_uz
-
-
-def six_terms(
-    mixture: Mixture, q: DiagonalNormal, hidden: HiddenPosterior, log_p_o: Float[Tensor, "m n"]
-) -> SixTerms:
-    """The six terms for Student-t components and any q(u, z).
-
-    Written out as published (with the errata mended); training never needs it, proofs do.
-    """
-    shape, rate = hidden.shape, hidden.rate
-    gamma, half = hidden.log_gamma.exp(), mixture.df.unsqueeze(1) / 2
-    delta, log_det, d = mixture(q).delta, mixture.scale_matrix.logdet(), mixture.loc.shape[-1]
-    mean_u, mean_log_u = shape / rate, torch.digamma(shape) - torch.log(rate)
-    p_u = half * half.log() - torch.lgamma(half) + (half - 1) * mean_log_u - half * mean_u
-    p_x = (d * (mean_log_u - LOG_2PI) - log_det.unsqueeze(1) - mean_u * delta) / 2
-    q_u = shape - rate.log() + torch.lgamma(shape) + (1 - shape) * torch.digamma(shape)
-    return SixTerms(
-        log_p_z=(gamma * mixture.log_weights.unsqueeze(1)).sum(-1),
-        log_p_u=(gamma * p_u).sum(-1),
-        log_p_x=(gamma * p_x).sum(-1),
-        log_p_o=log_p_o,
-        entropy_x=q.entropy(),
-        entropy_uz=(gamma * (q_u - hidden.log_gamma)).sum(-1),
-    )
-
-
-# DOC r"""The autoencoder with its mixture: encode, decode, score, bound, generate.
-# DOC
-# DOC .. math::
-# DOC
-# DOC     z \sim \pi, \quad u \mid z \sim \Gamma(\nu_z/2, \nu_z/2), \quad
-# DOC     x \mid u, z \sim N(\mu_z, \Sigma_z / u), \quad o \mid x \sim N(\mathrm{decoder}(x))
-# DOC """
 
 
 @dataclass(frozen=True)
@@ -262,37 +148,22 @@ class MixtureVAE(nn.Module):
     ) -> Float[Tensor, "m n"]:
         """The mean over T samples of ln p(o | x_t), x_t ~ q."""
         t = noise.shape[1] // targets.shape[1]
-        x = q.repeat(t).at(noise)
-        raw = self.decoder.raw(x, self.hidden_dropout, _only(streams, self.drops_hidden))
+        x, dropping = q.repeat(t).at(noise), _only(streams, self.drops_hidden)
         if t == 1:
-            return bounded_log_density(raw, targets)
-        density = bounded_log_density(raw, targets.repeat(1, t, 1))
+            return self.decoder.log_prob(targets, x, self.hidden_dropout, dropping)
+        density = self.decoder.log_prob(targets.repeat(1, t, 1), x, self.hidden_dropout, dropping)
         return density.reshape(len(targets), t, -1).mean(1)
 
     def noise(self, n: int, streams: Streams) -> Float[Tensor, "m tn d"]:
         """Standard normal numbers for T samples of n rows."""
         return streams.normal(self.architecture.n_samples * n, self.architecture.latent_dim)
 
-    def forward(
-        self,
-        batch: Batch,
-        streams: Streams,
-        training: bool = True,
-        precision: Precision | None = None,
-        frozen: bool = False,
-        groups: Groups | None = None,
-    ) -> BoundTerms:
-        """All terms of the objective; dropout acts only in training.
-
-        ``precision`` is that of the present scale matrices where it is already known, and
-        ``frozen`` leaves them out of the gradient. With ``groups``, the rows by author, only the
-        distance of each row from its own component is computed: all that is needed where
-        :attr:`joint_only` is true and every row is labelled.
-        """
+    def forward(self, batch: Batch, streams: Streams, training: bool = True) -> BoundTerms:
+        """All terms of the objective; dropout acts only in training."""
         dropout = streams if training else None
         q = self.encode(batch.inputs, dropout)
         noise = self.noise(batch.targets.shape[1], streams)
-        prior, labels = self._latent_terms(q, batch, precision, frozen, groups)
+        prior, labels = self._prior_and_labels(q, batch)
         return BoundTerms(
             reconstruction=self.reconstruction(q, batch.targets, noise, dropout),
             entropy=q.entropy(),
@@ -301,31 +172,23 @@ class MixtureVAE(nn.Module):
             l1=self._penalty(),
         )
 
+    def _prior_and_labels(
+        self, q: DiagonalNormal, batch: Batch
+    ) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
+        """What is said of z and u, and of the labels; of grouped rows, by their own component."""
+        mixture, objective = self.mixture, self.architecture.objective
+        if batch.groups is None:
+            scores: Scores = mixture(q)
+            prior = prior_term(scores, batch.labels, mixture, self.joint_weight, objective)
+            return prior, label_term(scores, batch.labels, self.label_weight)
+        own = joint_score(mixture.own_score(q, batch.groups), mixture, objective)
+        prior = self.joint_weight.unsqueeze(1) * batch.groups.values(own)
+        return prior, torch.zeros_like(prior)
+
     @property
     def joint_only(self) -> bool:
         """Whether no member asks for more of a labelled row than its joint score."""
         return all(member.label_weight == 0 for member in self.members)
-
-    def _latent_terms(
-        self,
-        q: DiagonalNormal,
-        batch: Batch,
-        precision: Precision | None,
-        frozen: bool,
-        groups: Groups | None,
-    ) -> tuple[Float[Tensor, "m n"], Float[Tensor, "m n"]]:
-        """What is said of z and u, and of the labels."""
-        weights = Weights(self.joint_weight, self.label_weight)
-        objective = self.architecture.objective
-        if groups is not None:
-            own = self.mixture.own_score(q, groups, precision, frozen)
-            prior = own_prior_term(own, groups, self.mixture, weights, objective)
-            return prior, torch.zeros_like(prior)
-        scores = self.mixture(q, precision, frozen)
-        return (
-            prior_term(scores, batch.labels, self.mixture, weights, objective),
-            label_term(scores, batch.labels, weights),
-        )
 
     def _penalty(self) -> Float[Tensor, " m"]:
         """The l1 penalty; not even computed where no member asks for it."""
@@ -334,21 +197,15 @@ class MixtureVAE(nn.Module):
         return self.l1 * (self.encoder.absolute_sum() + self.decoder.absolute_sum())
 
     def bound(
-        self,
-        q: DiagonalNormal,
-        targets: Float[Tensor, "m n l"],
-        noise: Float[Tensor, "m tn d"],
-        precision: Precision | None = None,
+        self, q: DiagonalNormal, targets: Float[Tensor, "m n l"], noise: Float[Tensor, "m tn d"]
     ) -> Float[Tensor, "m n"]:
         """The bound on ln p(o) of every row, whatever its label, without dropout."""
-        scores: Scores = self.mixture(q, precision)
+        scores: Scores = self.mixture(q)
         return self.reconstruction(q, targets, noise) + q.entropy() + scores.log_evidence
 
-    def scores(
-        self, inputs: Float[Tensor, "m n l"] | SparseRows, precision: Precision | None = None
-    ) -> Scores:
+    def scores(self, inputs: Float[Tensor, "m n l"] | SparseRows) -> Scores:
         """What the mixture says of encoded rows."""
-        scores: Scores = self.mixture(self.encode(inputs), precision)
+        scores: Scores = self.mixture(self.encode(inputs))
         return scores
 
     def importance_weights(
@@ -384,3 +241,105 @@ class MixtureVAE(nn.Module):
         p = self.decode(latents.unsqueeze(0))
         observations = p.at(normal(p.mean.shape[-1]).unsqueeze(0))[0]
         return Generated(classes, scales, latents, observations)
+
+
+# -- what is said of z and u --------------------------------------------------------------------
+
+
+def joint_score(scores: Scores, mixture: Mixture, objective: str) -> Float[Tensor, "m n k"]:
+    """score_nk, or ln rho_nk = score_nk - H(q(u | z=k)) in the literal algorithm."""
+    if objective == "bound":
+        return scores.score
+    d = mixture.loc.shape[-1]
+    return scores.score - mixture.component.scale_entropy(scores.delta, mixture.df, d)
+
+
+def prior_term(
+    scores: Scores,
+    labels: Int[Tensor, "m n"],
+    mixture: Mixture,
+    joint_weight: Float[Tensor, " m"],
+    objective: str,
+) -> Float[Tensor, "m n"]:
+    """The evidence of an unlabelled row, joint_weight * the joint score of a labelled one."""
+    joint = joint_score(scores, mixture, objective)
+    if objective == "bound":
+        evidence = scores.log_evidence
+    else:
+        evidence = (scores.log_responsibilities.exp() * joint).sum(-1)
+    own = joint_weight.unsqueeze(1) * _at(labels, joint)
+    return torch.where(labels != UNLABELLED, own, evidence)
+
+
+def label_term(
+    scores: Scores, labels: Int[Tensor, "m n"], label_weight: Float[Tensor, " m"]
+) -> Float[Tensor, "m n"]:
+    """label_weight * ln gamma at the true author; zero where it is unknown."""
+    own = label_weight.unsqueeze(1) * _at(labels, scores.log_responsibilities)
+    return torch.where(labels != UNLABELLED, own, 0.0)
+
+
+def _at(labels: Int[Tensor, "m n"], values: Float[Tensor, "m n k"]) -> Float[Tensor, "m n"]:
+    """What every row has at its own author; anything where the author is unknown."""
+    return values.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
+
+
+# -- the six terms written out -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HiddenPosterior:
+    """q(u, z): q(z) = gamma and q(u | z=k) = Gamma(shape, rate)."""
+
+    log_gamma: Float[Tensor, "m n k"]
+    shape: Float[Tensor, "m 1 k"]
+    rate: Float[Tensor, "m n k"]
+
+
+def optimal_posterior(mixture: Mixture, scores: Scores) -> HiddenPosterior:
+    """The q(u, z) at which the six terms meet the collapsed bound: alpha_k, beta_nk, gamma_n."""
+    df = mixture.df.unsqueeze(1)
+    shape, rate = (df + mixture.loc.shape[-1]) / 2, (df + scores.delta) / 2
+    return HiddenPosterior(scores.log_responsibilities, shape, rate)
+
+
+@dataclass(frozen=True)
+class SixTerms:
+    """The published decomposition of the bound at a given q(u, z); their sum is the bound."""
+
+    log_p_z: Float[Tensor, "m n"]
+    log_p_u: Float[Tensor, "m n"]
+    log_p_x: Float[Tensor, "m n"]
+    log_p_o: Float[Tensor, "m n"]
+    entropy_x: Float[Tensor, "m n"]
+    entropy_uz: Float[Tensor, "m n"]
+
+    @property
+    def total(self) -> Float[Tensor, "m n"]:
+        """The bound."""
+        parts = self.log_p_z + self.log_p_u + self.log_p_x
+        return parts + self.log_p_o + self.entropy_x + self.entropy_uz
+
+
+def six_terms(
+    mixture: Mixture, q: DiagonalNormal, hidden: HiddenPosterior, log_p_o: Float[Tensor, "m n"]
+) -> SixTerms:
+    """The six terms for Student-t components and any q(u, z).
+
+    Written out as published (with the errata mended); training never needs it, proofs do.
+    """
+    shape, rate = hidden.shape, hidden.rate
+    gamma, half = hidden.log_gamma.exp(), mixture.df.unsqueeze(1) / 2
+    delta, log_det, d = mixture(q).delta, mixture.scale_matrix.logdet(), mixture.loc.shape[-1]
+    mean_u, mean_log_u = shape / rate, torch.digamma(shape) - torch.log(rate)
+    p_u = half * half.log() - torch.lgamma(half) + (half - 1) * mean_log_u - half * mean_u
+    p_x = (d * (mean_log_u - LOG_2PI) - log_det.unsqueeze(1) - mean_u * delta) / 2
+    q_u = shape - rate.log() + torch.lgamma(shape) + (1 - shape) * torch.digamma(shape)
+    return SixTerms(
+        log_p_z=(gamma * mixture.log_weights.unsqueeze(1)).sum(-1),
+        log_p_u=(gamma * p_u).sum(-1),
+        log_p_x=(gamma * p_x).sum(-1),
+        log_p_o=log_p_o,
+        entropy_x=q.entropy(),
+        entropy_uz=(gamma * (q_u - hidden.log_gamma)).sum(-1),
+    )

@@ -35,8 +35,7 @@ from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.sweep.data import Dataset, Part, Places, Stage
 from whowrote.sweep.grid import PARAMETERS
 from whowrote.sweep.records import Divergence, Fit, Record, rounded
-from whowrote.training.loop import (
-    EVALUATION_ROWS,
+from whowrote.training import (
     Assignment,
     DivergenceError,
     DivergenceWarning,
@@ -44,8 +43,9 @@ from whowrote.training.loop import (
     Plan,
     initialize,
     train,
-    watched_values,
+    validation_losses,
 )
+from whowrote.training.loop import EVALUATION_ROWS
 from whowrote.training.step import BLOCK
 
 LARGEST_GROUP = 512
@@ -361,7 +361,8 @@ def _initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 
 
 def _scores(fleet: MixtureVAE, rows: Rows, index: Sequence[torch.Tensor]) -> list[Score]:
-    errors, losses = (watched_values(fleet, rows, index, w) for w in ("error", "log-loss"))
+    with fleet.mixture.factored():
+        errors, losses = (validation_losses(fleet, rows, index, w) for w in ("error", "log-loss"))
     return [Score(error, _finite(loss)) for error, loss in zip(errors, losses, strict=True)]
 
 

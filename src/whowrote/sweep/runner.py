@@ -45,7 +45,7 @@ from whowrote.sweep.grid import (
 from whowrote.sweep.groups import PROTOCOL, Group, Task, fit_group, grouped
 from whowrote.sweep.records import Candidate, Fit, Record, find, write
 from whowrote.sweep.results import Rank, Results, rank
-from whowrote.training.loop import Epoch
+from whowrote.training import Epoch
 
 Report = Callable[[Tally], None]
 
@@ -77,7 +77,7 @@ def sweep(
     ``watch`` is what stops each fit early, the ``"log-loss"`` or ``"error"`` of its development
     rows. ``search`` may be ``RandomSearch``, which tries some of the grid, or ``Halving``, which
     tries all of it briefly and the best for longer. ``plan`` has settings of
-    ``whowrote.training.loop.Plan`` that no parameter sets, such as ``final_rate``. ``group_size``
+    ``whowrote.training.Plan`` that no parameter sets, such as ``final_rate``. ``group_size``
     is the largest number of fits that train at once; None chooses. ``device`` is ``"auto"``,
     ``"cpu"``, ``"cuda"`` or ``"mps"``; ``dtype`` is ``"float32"`` or ``"float64"``. ``progress``
     shows a bar on a terminal.

@@ -1,9 +1,15 @@
-"""What happened in training, as data: epochs, divergences, and everyone's best state."""
+"""The members still in training, with all that is theirs, and what became of each.
+
+:class:`Assignment` says who learns from which rows, :class:`Members` holds fleet, streams,
+optimizer and average of those who still learn, :class:`EarlyStopping` everyone's best state and
+patience. :class:`Epoch`, :class:`Divergence` and :class:`Outcome` are what happened, as data.
+"""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -11,11 +17,84 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from whowrote.errors import InputError
-from whowrote.model import MixtureVAE
+from whowrote.model import MixtureVAE, Streams
 from whowrote.model.fleet import State, snapshot
 from whowrote.model.vae import NAMES
+from whowrote.training.optimizer import FleetAdam, MovingAverage
 
 DROPPED_AT_ONCE = 1 / 8
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Which rows each member learns from, and on which it is validated (none: no early stop)."""
+
+    train: tuple[Tensor, ...]
+    validation: tuple[Tensor, ...]
+
+    def select(self, keep: Sequence[int]) -> Assignment:
+        """The assignment of some members."""
+        return Assignment(
+            tuple(self.train[i] for i in keep), tuple(self.validation[i] for i in keep)
+        )
+
+    def with_rows(self, more: Tensor) -> Assignment:
+        """Every member also learns from ``more``; what it is validated on stays."""
+        return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
+
+    def shuffled(self, streams: Streams) -> Tensor:
+        """Every member's training rows in its own random order, as long as the shortest."""
+        lengths = [len(rows) for rows in self.train]
+        padded = torch.nn.utils.rnn.pad_sequence(list(self.train), batch_first=True)
+        keys = torch.full(padded.shape, torch.inf, device=padded.device)
+        for row, length, generator in zip(keys, lengths, streams.generators, strict=True):
+            row[:length].uniform_(generator=generator)
+        order = keys.argsort(dim=1, stable=True)[:, : min(lengths)]
+        return padded.gather(1, order)
+
+    def steps(self, batch_size: int) -> tuple[int, int]:
+        """Steps of an epoch and rows of a step; members must agree so that none waits."""
+        sizes = {len(rows) for rows in self.train}
+        rows = min(batch_size, *sizes, batch_size)
+        steps = {size // rows for size in sizes}
+        if len(steps) > 1:
+            raise InputError(
+                f"members of one fleet have training sets of {sorted(sizes)} rows, which make "
+                f"{sorted(steps)} batches of {rows}; put them in separate fleets"
+            )
+        return steps.pop(), rows
+
+
+@dataclass(frozen=True)
+class Members:
+    """Those who still learn, with all that is theirs: who leaves takes it along."""
+
+    fleet: MixtureVAE
+    assignment: Assignment
+    streams: Streams
+    optimizer: FleetAdam
+    average: MovingAverage
+
+    @classmethod
+    def start(
+        cls, fleet: MixtureVAE, assignment: Assignment, streams: Streams, average: float
+    ) -> Members:
+        """Everyone with a fresh optimizer and a moving average of decay ``average``."""
+        rates = [member.learning_rate for member in fleet.members]
+        factors = {"mixture.raw_df": [member.df_rate for member in fleet.members]}
+        optimizer = FleetAdam(fleet, rates, factors)
+        return cls(fleet, assignment, streams, optimizer, MovingAverage(fleet, average))
+
+    def select(self, keep: Sequence[int], fleet: MixtureVAE | None = None) -> Members:
+        """Those who stay, in a fleet of their own."""
+        fleet = fleet or self.fleet.select(keep)
+        return Members(
+            fleet,
+            self.assignment.select(keep),
+            self.streams.select(keep),
+            self.optimizer.select(fleet, keep),
+            self.average.select(fleet, keep),
+        )
 
 
 class DivergenceError(InputError, ArithmeticError):
@@ -28,7 +107,7 @@ class DivergenceWarning(ConvergenceWarning):
 
 @dataclass(frozen=True)
 class Epoch:
-    """One member's record of one epoch."""
+    """One member's record of one epoch; ``watched`` is its loss on its validation rows."""
 
     phase: str
     epoch: int
@@ -61,7 +140,7 @@ class Divergence:
 
 @dataclass
 class Outcome:
-    """A trained fleet, what happened on the way, and each member's best watched value."""
+    """A trained fleet, what happened on the way, and each member's best validation loss."""
 
     fleet: MixtureVAE
     history: list[Epoch] = field(default_factory=list)
@@ -69,22 +148,22 @@ class Outcome:
     best: list[float] = field(default_factory=list)
 
 
-class Ledger:
-    """Who is still training, everyone's best state, and who fell out of the finite range."""
+class EarlyStopping:
+    """Everyone's best state and patience: who still learns, who is done, who diverged."""
 
     def __init__(
         self, fleet: MixtureVAE, patience: int, earlier: list[float | None] | None = None
     ) -> None:
-        """``earlier`` holds the watched values of a fleet that comes from an earlier phase."""
+        """``earlier`` holds the validation losses of a fleet that comes from an earlier phase."""
         self.fleet, self.patience, self.trained = fleet, patience, earlier is not None
-        self.names = list(range(len(fleet)))
+        self.numbers = list(range(len(fleet)))
         self.active = list(range(len(fleet)))
         self.best_state: State = snapshot(fleet)
         known = earlier or [None] * len(fleet)
         self.best = [math.inf if value is None else value for value in known]
         self.waited = [0] * len(fleet)
         self.diverged: list[Divergence] = []
-        self._leaving: set[int] = set()
+        self._finished: set[int] = set()
         self.done: set[int] = set()
 
     def update(
@@ -92,27 +171,27 @@ class Ledger:
         fleet: MixtureVAE,
         epoch: int,
         terms: Tensor,
-        watched: list[float | None],
+        losses: list[float | None],
         state: Tensor,
     ) -> None:
-        """Book one epoch of the active members: its terms, and those of the state it led to."""
+        """Take in one epoch of the active members: its terms, and those of the state it led to."""
         finite = (torch.isfinite(terms) & torch.isfinite(state)).tolist()
         better = []
         for place, member in self._training():
-            seen = watched[place]
-            value = -float(epoch) if seen is None else seen
+            loss = losses[place]
+            value = -float(epoch) if loss is None else loss
             broken = [name for name, fine in zip(NAMES, finite[place], strict=True) if not fine]
             if broken or not math.isfinite(value):
                 term = broken[0] if broken else "validation"
-                self.diverged.append(Divergence(self.names[member], epoch, term))
-                self._leaving.add(member)
+                self.diverged.append(Divergence(self.numbers[member], epoch, term))
+                self._finished.add(member)
             elif value < self.best[member]:
                 self.best[member], self.waited[member] = value, 0
                 better.append(place)
             else:
                 self.waited[member] += 1
                 if self.waited[member] >= self.patience:
-                    self._leaving.add(member)
+                    self._finished.add(member)
         self._keep_states(fleet, better)
 
     @torch.no_grad()
@@ -128,7 +207,7 @@ class Ledger:
         phase: str,
         epoch: int,
         terms: Tensor,
-        watched: list[float | None],
+        losses: list[float | None],
         rates: list[float],
         seconds: float,
     ) -> list[Epoch]:
@@ -138,10 +217,10 @@ class Ledger:
             Epoch(
                 phase=phase,
                 epoch=epoch,
-                member=self.names[member],
+                member=self.numbers[member],
                 learning_rate=rates[place],
                 terms=dict(zip(NAMES, values[place], strict=True)),
-                watched=watched[place],
+                watched=losses[place],
                 seconds=seconds / len(training),
             )
             for place, member in training
@@ -151,35 +230,35 @@ class Ledger:
         """Place and number of everyone who still learns; others only wait to be dropped."""
         return [(i, member) for i, member in enumerate(self.active) if member not in self.done]
 
-    def leave(self) -> list[int]:
+    def drop(self) -> list[int]:
         """Drop who is done, once there are enough of them; the places of those who stay.
 
-        Moving a crew together costs about as much as a few idle members do.
+        Moving the rest together costs about as much as a few idle members do.
         """
-        self.done |= self._leaving
-        self._leaving = set()
+        self.done |= self._finished
+        self._finished = set()
         keep = [place for place, _ in self._training()]
         if keep and len(self.active) - len(keep) < DROPPED_AT_ONCE * len(self.active):
             return list(range(len(self.active)))
         self.active = [self.active[place] for place in keep]
         return keep
 
-    def part(self, fleet: MixtureVAE, members: list[int]) -> Ledger:
-        """A ledger for some members, who now train in ``fleet``; they keep their numbers."""
+    def part(self, fleet: MixtureVAE, members: list[int]) -> EarlyStopping:
+        """The same for some members, who now learn in ``fleet``; they keep their numbers."""
         earlier: list[float | None] = [self.best[member] for member in members]
-        part = Ledger(fleet, self.patience, earlier if self.trained else None)
-        part.names = members
+        part = EarlyStopping(fleet, self.patience, earlier if self.trained else None)
+        part.numbers = members
         return part
 
-    def absorb(self, part: Ledger) -> None:
-        """Take over what a part has booked."""
+    def merge(self, part: EarlyStopping) -> None:
+        """Take over what is known of the members of a part."""
         for name, state in part.best_state.items():
-            self.best_state[name][part.names] = state
-        for member, value in zip(part.names, part.best, strict=True):
+            self.best_state[name][part.numbers] = state
+        for member, value in zip(part.numbers, part.best, strict=True):
             self.best[member] = value
         self.diverged = sorted([*self.diverged, *part.diverged], key=lambda d: (d.epoch, d.member))
 
-    def close(self, outcome: Outcome) -> Outcome:
+    def finish(self, history: list[Epoch]) -> Outcome:
         """Put every member into its best state and report who diverged."""
         usable = self.trained or any(map(math.isfinite, self.best))
         if len(self.diverged) == len(self.best) and not usable:
@@ -187,5 +266,4 @@ class Ledger:
         self.fleet.load_state_dict(self.best_state, strict=False)
         for divergence in self.diverged:
             warnings.warn(str(divergence), DivergenceWarning, stacklevel=4)
-        outcome.fleet, outcome.diverged, outcome.best = self.fleet, self.diverged, self.best
-        return outcome
+        return Outcome(self.fleet, history, self.diverged, self.best)

@@ -15,14 +15,14 @@ dimension of every parameter is the member, and nothing is shared along it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 
 import torch
 from torch import Tensor, nn
 
-from whowrote.model.fast.devices import own_kernels
+from whowrote import private
 
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -37,15 +37,11 @@ class FleetAdam:
         fleet: nn.Module,
         learning_rates: Sequence[float],
         factors: Mapping[str, Sequence[float]] | None = None,
-        triangular: Collection[str] = (),
     ) -> None:
-        """``factors`` multiply the step size of a named parameter, member by member.
-
-        Of the parameters named ``triangular`` only the lower triangle has a gradient.
-        """
+        """``factors`` multiply the step size of a named parameter, member by member."""
         self.parameters = list(fleet.parameters())
         self.learning_rates = list(learning_rates)
-        self.factors, self.triangular = dict(factors or {}), tuple(triangular)
+        self.factors = dict(factors or {})
         self.first = [torch.zeros_like(p) for p in self.parameters]
         self.second = [torch.zeros_like(p) for p in self.parameters]
         # A captured graph cannot read numbers of the host: counts and step sizes are tensors.
@@ -55,11 +51,6 @@ class FleetAdam:
         exact = torch.float64 if device.type == "cpu" else torch.float32  # all its kernel takes
         rates = sorted({rate for runs in self._runs for rate, _ in runs})
         self._rates = {rate: torch.tensor(rate, device=device, dtype=exact) for rate in rates}
-        self._kernel = _own_kernel(self.parameters)
-        names = [name for name, _ in fleet.named_parameters()]
-        self._lower = [p.shape[-1] if n in triangular else 0 for n, p in fleet.named_parameters()]
-        scaled = [torch.tensor(self._scaled(name), device=device) for name in names]
-        self._scaled_rates = [(rates, rates.clone()) for rates in scaled]
 
     def _scaled(self, name: str) -> list[float]:
         factors = self.factors.get(name, [1.0] * len(self.learning_rates))
@@ -73,14 +64,11 @@ class FleetAdam:
         """Multiply every step size by ``decay`` from now on."""
         for rate, value in self._rates.items():
             value.fill_(rate * decay)
-        for full, present in self._scaled_rates:
-            torch.mul(full, decay, out=present)
 
     def select(self, fleet: nn.Module, keep: Sequence[int]) -> FleetAdam:
         """The optimizer of some members, whose parameters now live in ``fleet``."""
         factors = {name: [all_[i] for i in keep] for name, all_ in self.factors.items()}
-        rates = [self.learning_rates[i] for i in keep]
-        chosen = FleetAdam(fleet, rates, factors, self.triangular)
+        chosen = FleetAdam(fleet, [self.learning_rates[i] for i in keep], factors)
         chosen.first = [state[list(keep)] for state in self.first]
         chosen.second = [state[list(keep)] for state in self.second]
         chosen.counts = [count.clone() for count in self.counts]
@@ -91,18 +79,13 @@ class FleetAdam:
         """Clip each member's gradient, move each member, forget the gradient.
 
         A parameter without a gradient stays where it is: the degrees of freedom of a Gaussian
-        fleet, and the scale matrices in the steps that leave them out.
+        fleet.
         """
-        moving = [i for i, p in enumerate(self.parameters) if p.grad is not None]
-        gradients = {i: self.parameters[i].grad for i in moving}
-        clip = _clip_factor([g for g in gradients.values() if g is not None], clip_norm)
-        torch._foreach_add_([self.counts[i] for i in moving], 1)
-        if self._kernel is not None:
-            self._move(self._kernel, moving, clip)
-            return
+        moving = [(i, p.grad) for i, p in enumerate(self.parameters) if p.grad is not None]
+        clip = _clip_factor([gradient for _, gradient in moving], clip_norm)
+        private.add_to_each([self.counts[i] for i, _ in moving], 1)
         batches: dict[float, list[tuple[Tensor, ...]]] = {rate: [] for rate in self._rates}
-        for i, gradient in gradients.items():
-            assert gradient is not None  # for the type checker
+        for i, gradient in moving:
             gradient.mul_(_along(clip, gradient))
             state = (self.parameters[i].data, gradient, self.first[i], self.second[i])
             for rate, run in self._runs[i]:
@@ -110,45 +93,8 @@ class FleetAdam:
             self.parameters[i].grad = None
         for rate, batch in batches.items():
             if batch:
-                _adam(batch, self._rates[rate])
-
-    def _move(self, adam: Callable[..., None], moving: Sequence[int], clip: Tensor) -> None:
-        """Clip and move in one pass, with a kernel of our own."""
-        for i in moving:
-            p, gradient = self.parameters[i], self.parameters[i].grad
-            assert gradient is not None  # for the type checker
-            state = (p.data, gradient.contiguous(), self.first[i], self.second[i])
-            rate = self._scaled_rates[i][1]
-            adam(state, clip, rate, self.counts[i], BETAS, EPSILON, self._lower[i])
-            p.grad = None
-
-
-def _own_kernel(parameters: Sequence[Tensor]) -> Callable[..., None] | None:
-    """Our own Adam, on graphics processors in single precision."""
-    like = parameters[0]
-    kernels = own_kernels(like.device, like.dtype)
-    plain = all(p.dtype == like.dtype and p.is_contiguous() for p in parameters)
-    return kernels.adam if kernels is not None and plain else None
-
-
-def _adam(batch: list[tuple[Tensor, ...]], rate: Tensor) -> None:
-    """One pass over parameters, gradients and both moments that share a step size."""
-    parameters, gradients, first, second, counts = map(list, zip(*batch, strict=True))
-    torch._fused_adam_(
-        parameters,
-        gradients,
-        first,
-        second,
-        [],
-        counts,
-        lr=rate,
-        beta1=BETAS[0],
-        beta2=BETAS[1],
-        weight_decay=0.0,
-        eps=EPSILON,
-        amsgrad=False,
-        maximize=False,
-    )
+                columns = map(list, zip(*batch, strict=True))
+                private.fused_adam(*columns, rate=self._rates[rate], betas=BETAS, epsilon=EPSILON)
 
 
 def _runs_of_equals(rates: Sequence[float]) -> list[tuple[float, slice]]:
@@ -200,7 +146,7 @@ class MovingAverage:
         steps = range(self.taken + 1, self.count + 1)
         decay = math.prod(min(self.decay, t / (t + 9)) for t in steps)
         self.taken = self.count
-        torch._foreach_lerp_(self.average, [p.detach() for p in self.parameters], 1 - decay)
+        private.move_each(self.average, [p.detach() for p in self.parameters], 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

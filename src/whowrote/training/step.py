@@ -4,13 +4,12 @@ r"""One step of a whole fleet, plain or replayed from a captured graph.
     \theta_m \leftarrow \theta_m - \eta_m\, \mathrm{Adam}(g_m), \qquad
     \bar\theta_m \leftarrow d\, \bar\theta_m + (1 - d)\, \theta_m
 
-What is known of the scale matrices (their factors and determinants) is kept from step to step and
-made anew when they move, at the end of the step that moved them. On a graphics processor the many
-small kernels of a step are captured once and replayed: launching them one by one costs more than
-running them. Nothing in a step asks the device for an answer.
+The factored scale matrices are kept from step to step and renewed in place at the end of each. On a
+GPU the many small kernels of a step are captured once and replayed: launching them one by one costs
+more than running them. Nothing in a step asks the device for an answer.
 
-Where the joint score of the true author is all that is maximised, a step computes the distance of
-each row from its own component alone (:mod:`whowrote.model.fast.own_distance`).
+Where the joint score of the true author is all that is maximised, the rows of a step are grouped by
+author, and the distance of each from its own component is all that is computed.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from whowrote.model import MixtureVAE, Reservoir, Rows, Streams
-from whowrote.model.fast.own_distance import Groups, widest
-from whowrote.model.fast.precision import Precision
+from whowrote.model import MixtureVAE, Rows, Streams
+from whowrote.model.fleet import BlockStreams, widest
 from whowrote.model.vae import NAMES
 from whowrote.training.optimizer import FleetAdam, MovingAverage
 
@@ -44,14 +42,14 @@ class Step:
         self.fleet, self.rows = fleet, rows
         self.optimizer, self.average, self.clip_norm = optimizer, average, clip_norm
         self.streams, self.block = streams, block
-        self.precision: Precision = fleet.mixture.precision()
+        self.precision = fleet.mixture.precision
         device = rows.targets.device
         self.total = torch.zeros(len(fleet), len(NAMES), device=device, dtype=torch.float64)
         self._own_only = fleet.joint_only and rows.all_labelled()
         self.width = 0  # of the groups of rows by author; 0 where all distances are asked for
 
-    def succeed(self, former: Step) -> None:
-        """Take over from the step of a larger crew."""
+    def continue_from(self, former: Step) -> None:
+        """Go on where the step of more members ended."""
         self.width = former.width
 
     def begin_epoch(self, batches: Tensor) -> None:
@@ -60,7 +58,7 @@ class Step:
         ``batches`` (m, steps, n) are the rows of all steps to come: the widest group of rows with
         one author is measured once, so that no step has to ask.
         """
-        self.numbers = Reservoir(self.streams, self.block)
+        self.numbers = BlockStreams(self.streams, self.block)
         self.total.zero_()
         self._widen(batches)
 
@@ -72,23 +70,22 @@ class Step:
     def _n_components(self) -> int:
         return self.fleet.architecture.n_components
 
-    def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
+    def __call__(self, index: Tensor) -> None:
         """Learn from the rows ``index`` (m, n)."""
         self.numbers.begin_step()
-        self._learn(index, moves_scales)
+        self._learn(index)
         self.average.update()
 
-    def _learn(self, index: Tensor, moves_scales: bool) -> None:
-        batch = self.rows.take(index)
-        groups = Groups.of(batch.labels, self._n_components, self.width) if self.width else None
-        terms = self.fleet(
-            batch, self.numbers, precision=self.precision, frozen=not moves_scales, groups=groups
-        )
+    def _learn(self, index: Tensor) -> None:
+        mixture, batch = self.fleet.mixture, self.rows.take(index)
+        if self.width:
+            batch = batch.grouped(self._n_components, self.width)
+        with mixture.factored(self.precision):
+            terms = self.fleet(batch, self.numbers)
         terms.loss.sum().backward()
         self.optimizer.step(self.clip_norm)
         self.total += torch.stack(list(terms.means().values()), dim=1).detach()
-        if moves_scales:
-            self.precision.renew(self.fleet.mixture.factor, self.fleet.mixture.scale_floor)
+        self.precision.renew(mixture.factor, mixture.scale_floor)
 
 
 class GraphedStep(Step):
@@ -96,21 +93,20 @@ class GraphedStep(Step):
 
     def __init__(self, *parts: object, **options: object) -> None:
         super().__init__(*parts, **options)  # type: ignore[arg-type]
-        self._graphs: dict[bool, torch.cuda.CUDAGraph] = {}
-        self._former: dict[bool, torch.cuda.CUDAGraph] = {}
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._former: torch.cuda.CUDAGraph | None = None
         self._stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        self._seen: set[bool] = set()
         self._index: Tensor | None = None
-        self.numbers = Reservoir(self.streams, self.block)
+        self.numbers = BlockStreams(self.streams, self.block)
 
-    def succeed(self, former: Step) -> None:
-        """Take over the memory of the step of a larger crew, which is never run again.
+    def continue_from(self, former: Step) -> None:
+        """Take over the memory of the step of more members, which is never run again.
 
-        Asking the device for gigabytes at every change of the crew costs more than the capture.
+        Asking the device for gigabytes whenever members leave costs more than the capture.
         """
-        super().succeed(former)
+        super().continue_from(former)
         if isinstance(former, GraphedStep):
-            self._former, self._stream = former._former | former._graphs, former._stream
+            self._former, self._stream = former._graph or former._former, former._stream
 
     def begin_epoch(self, batches: Tensor) -> None:
         """Fresh random numbers at the old addresses, and sums that start at zero."""
@@ -124,44 +120,40 @@ class GraphedStep(Step):
         super()._widen(batches)
         self.width = max(before, -(-self.width // WIDTHS) * WIDTHS)
         if self.width > before:
-            self._former, self._graphs = self._former | self._graphs, {}
+            self._former, self._graph = self._graph or self._former, None
 
-    def __call__(self, index: Tensor, moves_scales: bool = True) -> None:
+    def __call__(self, index: Tensor) -> None:
         """Learn from the rows ``index`` (m, n)."""
         self.numbers.begin_step()
-        if self._index is None:
+        if self._index is None:  # a first plain run settles all allocations
             self._index = index.clone()
-        self._index.copy_(index)
-        if moves_scales not in self._graphs:
-            if moves_scales not in self._seen:  # a first plain run settles all allocations
-                self._seen.add(moves_scales)
-                self._warm_up(moves_scales)
-                self.average.update()
-                return
-            self._capture(moves_scales)
-        self._graphs[moves_scales].replay()
+            self._warm_up(self._index)
+        else:
+            self._index.copy_(index)
+            if self._graph is None:
+                self._graph = self._capture(self._index)
+            self._graph.replay()
         self.average.update()
 
-    def _warm_up(self, moves_scales: bool) -> None:
+    def _warm_up(self, index: Tensor) -> None:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            self._learn(self._index, moves_scales)  # type: ignore[arg-type]
+            self._learn(index)
         torch.cuda.current_stream().wait_stream(self._stream)
 
-    def _capture(self, moves_scales: bool) -> None:
+    def _capture(self, index: Tensor) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
-        known = [*self._graphs.values(), *self._former.values()]
-        if known:
-            # Not torch.cuda.graph: it first gives back all memory that is at hand.
-            torch.cuda.synchronize()
-            with torch.cuda.stream(self._stream):
-                graph.capture_begin(pool=known[0].pool())
-                try:
-                    self._learn(self._index, moves_scales)  # type: ignore[arg-type]
-                finally:
-                    graph.capture_end()
-        else:
+        if self._former is None:
             with torch.cuda.graph(graph):
-                self._learn(self._index, moves_scales)  # type: ignore[arg-type]
-        self._graphs[moves_scales] = graph
-        self._former = {}  # only now: memory without a graph is given back
+                self._learn(index)
+            return graph
+        # Not torch.cuda.graph: it first gives back all memory that is at hand.
+        torch.cuda.synchronize()
+        with torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._former.pool())
+            try:
+                self._learn(index)
+            finally:
+                graph.capture_end()
+        self._former = None  # only now: memory without a graph is given back
+        return graph

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from latents import FLOOR, apart, leaves
-from whowrote.model import distance, precision
-from whowrote.model.fast.distance import expected_distance
+from whowrote.model.fast import gradients, precision
+from whowrote.model.fast.gradients import expected_distance
 from whowrote.model.fast.precision import lower_factor, precision_of, scale_matrix
 
 N, K = 7, 3
@@ -40,7 +40,7 @@ def test_values_and_gradients_are_those_of_the_definition(
     d: int, known: bool, alignment: int, one_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(precision.ALIGNMENT, "cpu", alignment)
-    for module in (distance, precision):
+    for module in (gradients, precision):
         monkeypatch.setattr(module, "one_thread", lambda device: one_thread)
     parts = leaves(d, N, K)
     mean, variance, loc, raw = parts

@@ -7,11 +7,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from latents import FLOOR, apart, leaves
-from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams, precision
-from whowrote.model.fast.distance import expected_distance
-from whowrote.model.fast.own_distance import Groups, own_distance, widest
+from whowrote.model import (
+    Architecture,
+    Member,
+    MixtureVAE,
+    Rows,
+    Streams,
+    initialize_networks,
+)
+from whowrote.model.fast import precision
+from whowrote.model.fast.gradients import expected_distance, own_distance
 from whowrote.model.fast.precision import precision_of
-from whowrote.model.initialize import initialize_networks
+from whowrote.model.fleet import Groups, widest
 
 M, N, K = 2, 9, 4
 LABELS = torch.tensor([[0, 1, 1, 3, 1, 0, 3, 3, 1], [2, 2, 2, 2, 2, 2, 0, 2, 2]])
@@ -96,14 +103,14 @@ def test_the_terms_of_a_fleet_and_their_gradients_are_the_same(
     members = [Member(seed=i, component=component, joint_weight=1.0 + i) for i in range(M)]
     shape = Architecture(6, K, 3, (5,), objective=objective)
     fleet = MixtureVAE(shape, members).double()
-    initialize_networks(fleet, range(M))
+    initialize_networks(fleet.encoder, fleet.decoder, range(M))
     with torch.no_grad():
         fleet.mixture.loc.normal_(generator=torch.Generator().manual_seed(1))
     targets = torch.randn(N, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     batch = Rows(targets, LABELS[0]).take(torch.arange(N).expand(M, N))
     gradients = []
-    for groups in (None, Groups.of(batch.labels, K, widest(batch.labels, K))):
-        terms = fleet(batch, Streams(range(M), dtype=torch.float64), groups=groups)
+    for rows in (batch, batch.grouped(K, widest(batch.labels, K))):
+        terms = fleet(rows, Streams(range(M), dtype=torch.float64))
         fleet.zero_grad()
         terms.loss.sum().backward()
         gradients.append([p.grad for p in fleet.parameters() if p.grad is not None])
@@ -116,9 +123,7 @@ def test_the_terms_of_a_fleet_and_their_gradients_are_the_same(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("d", [5, 50, 200])
-def test_on_a_graphics_processor_it_is_the_same_to_single_precision(
-    cuda: torch.device, d: int
-) -> None:
+def test_on_a_gpu_it_is_the_same_to_single_precision(cuda: torch.device, d: int) -> None:
     found = []
     for device, dtype in ((torch.device("cpu"), torch.float64), (cuda, torch.float32)):
         parts = [part.detach().to(device, dtype).requires_grad_() for part in leaves(d, N, K)]

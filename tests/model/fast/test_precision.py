@@ -1,20 +1,22 @@
-"""Scale matrices factored and inverted, on a processor and by our own kernels."""
+"""Scale matrices factored and inverted, on a CPU and by our own kernel; what devices are asked."""
 
 import pytest
 import torch
 
 from latents import FLOOR, apart, leaves
-from whowrote.model import distance, precision
-from whowrote.model.fast import kernels
-from whowrote.model.fast.devices import own_kernels, products
+from threads import one_thread as one_thread
+from whowrote.model.fast import kernels, precision
 from whowrote.model.fast.precision import (
     inverse_cholesky,
     lower_factor,
     lower_product,
+    own_kernels,
     precision_of,
+    products,
 )
 
 M, N, K = 2, 7, 3
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")  # a name needs no device
 
 
 @pytest.mark.parametrize("d", [1, 64, 65, 150])
@@ -65,7 +67,7 @@ def test_a_broken_matrix_is_nan_and_leaves_its_neighbours_alone() -> None:
 def test_factorisations_are_exact_whatever_the_products_are(cuda: torch.device) -> None:
     raw = leaves(64, N, K)[3].detach().float().to(cuda)
     floor = FLOOR.float().to(cuda)
-    with products("medium", cuda):
+    with products("high", cuda):
         shortened = raw[0] @ raw[0].mT
         known = precision_of(raw, floor)
     w = known.inverse_factor[..., :64, :64].double()
@@ -101,32 +103,6 @@ def test_our_kernel_inverts_as_the_library_does(
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("d", [1, 6, 50, 150, 200])
-def test_our_kernels_for_triangles_do_what_the_library_does(
-    cuda: torch.device, d: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    e = d + -d % 4
-    raw, whole = (
-        torch.randn(12, n, n, generator=torch.Generator().manual_seed(n + i)).to(cuda)
-        for i, n in enumerate([d, e])
-    )
-    found = {}
-    for ours in (True, False):
-        own = kernels if ours else None
-        for module in (distance, precision):
-            monkeypatch.setattr(module, "own_kernels", lambda *_, own=own: own)
-        c = precision_of(0.1 * raw.reshape(3, 4, d, d), torch.ones(3, device=cuda)).factor
-        c = c.flatten(0, 1)
-        gradient = torch.empty(12, d, d, device=cuda)
-        distance.free_gradient(whole, c, out=gradient)
-        found[ours] = [c, gradient]
-    for one, other in zip(found[True], found[False], strict=True):
-        assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
-    # Negative control: the diagonal of the free parameter is a logarithm.
-    assert not torch.allclose(found[True][1], whole[:, :d, :d].tril())
-
-
-@pytest.mark.gpu
 def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
     assert own_kernels(cuda, torch.float32) is not None
     sigma = torch.eye(40, device=cuda).repeat(3, 1, 1)
@@ -135,3 +111,37 @@ def test_our_kernel_says_nan_of_a_broken_matrix(cuda: torch.device) -> None:
     inverse_cholesky(sigma, w)
     assert bool(torch.isnan(w[1].diagonal()).any())
     assert torch.equal(w[[0, 2]], sigma[[0, 2]])
+
+
+def test_precision_is_put_back() -> None:
+    before = torch.get_float32_matmul_precision()
+
+    def fails() -> None:
+        with products("high", CUDA):
+            assert torch.get_float32_matmul_precision() == "high"
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert torch.get_float32_matmul_precision() == before
+
+
+def test_on_a_cpu_the_setting_of_the_user_stays() -> None:
+    before = torch.get_float32_matmul_precision()
+    with products("high", CPU):
+        assert torch.get_float32_matmul_precision() == before
+
+
+def test_without_a_device_there_is_no_kernel_of_our_own() -> None:
+    assert own_kernels(CPU, torch.float32) is None
+    assert own_kernels(CUDA, torch.float64) is None
+
+
+def test_one_thread_of_a_cpu() -> None:
+    assert precision.one_thread(CPU)
+    assert not precision.one_thread(CUDA)
+    torch.set_num_threads(2)
+    try:
+        assert not precision.one_thread(CPU)
+    finally:
+        torch.set_num_threads(1)

@@ -25,6 +25,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from whowrote import private
 from whowrote.arrays import Arrays, IntArray
 from whowrote.features.extractor.batches import AuthorBatches, Crops
 from whowrote.features.extractor.checkpoints import Checkpoint, write_checkpoint
@@ -230,7 +231,7 @@ class Run:
             list(self.average.state_dict().values()),
             list(self.network.state_dict().values()),
         )
-        torch._foreach_lerp_(old, new, 1 - keep)
+        private.move_each(old, new, 1 - keep)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the averaged weights on development authors and keep them if they are best."""

@@ -4,30 +4,68 @@ r"""The scale matrices of a mixture, factored and inverted: all that distances n
     (\Sigma_k^{-1})_{ii} = \sum_j W_{kji}^2, \qquad \ln|\Sigma_k| = -2 \sum_i \ln W_{kii}
 
 :math:`C_k` is lower triangular with an exponentiated diagonal. Everything here is done in full
-precision. What is fastest differs: a graphics processor wants few and large calls, a processor
-contiguous and small ones.
+precision. What is fastest differs by device: a GPU wants few and large calls, a CPU contiguous and
+small ones; what is asked of the device (:func:`products`, :func:`own_kernels`, :func:`one_thread`)
+comes first.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-
-from whowrote.model.fast.devices import one_thread, own_kernels, products
 
 SMALLEST_BLOCK = 32
 ALIGNMENT = {"cuda": 4}
 TILES = {"cuda": 64}
 
 
+@contextmanager
+def products(precision: str, device: torch.device) -> Iterator[None]:
+    """Products inside run at this precision of ``torch.set_float32_matmul_precision``.
+
+    On a GPU only: elsewhere there is nothing to gain, and threads share the setting.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@functools.cache
+def own_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
+    """Our own kernels, on GPUs in single precision."""
+    if device.type != "cuda" or dtype != torch.float32:
+        return None
+    from whowrote.model.fast import kernels  # a compiler comes with it
+
+    return kernels if kernels.works(device) else None
+
+
+def one_thread(device: torch.device) -> bool:
+    """Whether one thread of a CPU works alone, for which other library calls are the fastest.
+
+    Members divided among threads (:mod:`whowrote.training.loop`) work so.
+    """
+    return device.type == "cpu" and torch.get_num_threads() == 1
+
+
 @dataclass(frozen=True)
 class Precision:
     """The scale matrices, ready for use: C, W = L^-1, diag(Sigma^-1) and ln det Sigma.
 
-    On a graphics processor rows are padded with zeros to a multiple of four numbers. The rows of W
+    On a GPU rows are padded with zeros to a multiple of four numbers. The rows of W
     end in two more, in which -W mu is kept, so that [W, -W mu] [x, 1] is one product.
     """
 
@@ -55,7 +93,7 @@ class Precision:
 
 
 def times(a: Float[Tensor, "m k d e"], v: Float[Tensor, "m k e"]) -> Float[Tensor, "m k d"]:
-    """A v; a processor is faster without the batched product."""
+    """A v; a CPU is faster without the batched product."""
     if a.device.type == "cpu":
         return (a * v.unsqueeze(-2)).sum(-1)
     return (a @ v.unsqueeze(-1)).squeeze(-1)
@@ -74,7 +112,7 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
         W = \begin{pmatrix} W_1 & 0 \\ -W_2 B W_1 & W_2 \end{pmatrix}, \quad
         B = \Sigma_{21} W_1^\top, \quad L_2 L_2^\top = \Sigma_{22} - B B^\top
 
-    Batched products are faster than batched factorisations, most of all on graphics processors.
+    Batched products are faster than batched factorisations, most of all on GPUs.
     """
     d = matrix.shape[-1]
     if d <= SMALLEST_BLOCK:
@@ -106,7 +144,7 @@ def _invert_triangle(factor: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
 
 
 def _negative_product(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """-A B into part of a larger array, which a processor would otherwise fill one by one."""
+    """-A B into part of a larger array, which a CPU would otherwise fill one by one."""
     if out.device.type == "cpu":
         torch.neg(torch.bmm(a, b), out=out)
     else:
@@ -116,7 +154,7 @@ def _negative_product(a: Tensor, b: Tensor, out: Tensor) -> None:
 def _half(d: int, device: torch.device) -> int:
     """Where to cut: in the middle, or a little below it so that both halves begin on 16 bytes.
 
-    On a graphics processor the second part is a multiple of 64, the tile of its products.
+    On a GPU the second part is a multiple of 64, the tile of its products.
     """
     if device.type in TILES and d > TILES[device.type]:
         second = TILES[device.type] * max(1, d // (2 * TILES[device.type]))
@@ -131,7 +169,7 @@ def lower_product(c: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]) -> Non
         C C^\top = \begin{pmatrix} C_1 C_1^\top & \cdot \\
             B C_1^\top & B B^\top + C_2 C_2^\top \end{pmatrix}
 
-    A product in full precision is slow on graphics processors, and most of this one is zeros.
+    A product in full precision is slow on GPUs, and most of this one is zeros.
     """
     d = c.shape[-1]
     if d <= 2 * SMALLEST_BLOCK:
@@ -182,11 +220,8 @@ def padding(d: int, device: torch.device) -> int:
 def _fill_precision(precision: Precision, raw: Tensor, floor: Tensor) -> None:
     d = raw.shape[-1]
     c, w = (array[..., :d, :d] for array in (precision.factor, precision.rows))
-    if (kernels := own_kernels(raw.device, raw.dtype)) is not None:
-        kernels.lower_factor(raw.flatten(0, 1), c.flatten(0, 1))
-    else:
-        torch.tril(raw, out=c)
-        torch.diagonal(c, dim1=-2, dim2=-1).exp_()
+    torch.tril(raw, out=c)
+    torch.diagonal(c, dim1=-2, dim2=-1).exp_()
     sigma = torch.empty_like(precision.factor)[..., :d, :d]
     with products("highest", c.device):
         lower_product(c.flatten(0, 1), sigma.flatten(0, 1))

@@ -1,4 +1,4 @@
-"""The densities as mathematics: normalisation, scipy, the scale mixture, limits and the scale u."""
+"""The densities as mathematics: normalisation, scipy, the scale mixture, limits, u; the normal."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,9 +9,9 @@ import torch
 from scipy import integrate, stats
 from torch import Tensor
 
-from whowrote.model import Component, Gaussian, StudentT, component_for
+from whowrote.model import Component, DiagonalNormal, Gaussian, StudentT, component_for
 
-EXACT = 1e-10
+EXACT, ROUNDING = 1e-10, 1e-12
 FAMILIES = [StudentT(), Gaussian()]
 Density = Callable[[Tensor], Tensor]
 
@@ -44,7 +44,7 @@ def test_density_without_half_of_log_det_does_not_integrate_to_one(
     build, family: Component, d: int
 ) -> None:
     mixture = build.mixture(family, d=d)
-    half = mixture.precision().log_det / 2
+    half = mixture.precision.log_det / 2
 
     def wrong(x: Tensor) -> Tensor:
         return torch.logsumexp(mixture.at_points(x).score - half, -1)
@@ -274,3 +274,42 @@ def test_a_gaussian_has_scale_one_and_an_assorted_fleet_none() -> None:
     assert Gaussian().sample_scale(df, generator).tolist() == [1, 1, 1]
     with pytest.raises(TypeError, match="select one member first"):
         component_for(["student-t", "gaussian"]).sample_scale(df, generator)
+
+
+# ------------------------------------------------- N(m, diag s^2) against torch.distributions
+
+
+def reference(q: DiagonalNormal, scale: torch.Tensor) -> torch.distributions.Independent:
+    return torch.distributions.Independent(torch.distributions.Normal(q.mean, scale), 1)
+
+
+def test_log_prob_and_entropy_equal_torch(build, apart) -> None:
+    q, value = build.q(2, 5, 3), build.normal(2, 5, 3, seed=20)
+    right, wrong = reference(q, q.log_scale.exp()), reference(q, q.variance)
+    assert apart(q.log_prob(value), right.log_prob(value)) < ROUNDING
+    assert apart(q.entropy(), right.entropy()) < ROUNDING
+    # Negative control: the variance used as a standard deviation.
+    assert apart(q.log_prob(value), wrong.log_prob(value)) > 1e-2
+    assert apart(q.entropy(), wrong.entropy()) > 1e-2
+
+
+def test_variance_is_the_square_of_the_scale(build, apart) -> None:
+    q = build.q()
+    assert apart(q.variance, reference(q, q.log_scale.exp()).variance) < ROUNDING
+
+
+def test_samples_have_the_stated_moments(build) -> None:
+    q = DiagonalNormal(torch.full((1, 1, 1), 2.0).double(), torch.full((1, 1, 1), -1.0).double())
+    x = q.repeat(20000).at(build.normal(1, 20000, 1))
+    scale = float(torch.tensor(-1.0).exp())
+    assert abs(float(x.mean()) - 2) < 0.01
+    assert abs(float(x.std()) - scale) < 0.01
+    assert abs(float(x.std()) - scale**2) > 0.1  # not the variance
+
+
+def test_repeat_keeps_the_rows_of_a_copy_together(build) -> None:
+    q = build.q(2, 3, 2)
+    twice = q.repeat(2)
+    assert torch.equal(twice.mean, torch.cat([q.mean, q.mean], 1))
+    assert torch.equal(twice.log_scale, torch.cat([q.log_scale, q.log_scale], 1))
+    assert q.repeat(1) is q

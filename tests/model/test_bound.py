@@ -10,13 +10,7 @@ from torch.distributions import Categorical, Gamma, Independent, Normal, kl_dive
 from whowrote.model import BoundTerms, DiagonalNormal, Gaussian, Mixture, six_terms
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import raw_df
-from whowrote.model.vae import (
-    HiddenPosterior,
-    Weights,
-    label_term,
-    optimal_posterior,
-    prior_term,
-)
+from whowrote.model.vae import HiddenPosterior, label_term, optimal_posterior, prior_term
 
 EXACT = 1e-10
 
@@ -25,12 +19,12 @@ def unlabelled(q: DiagonalNormal) -> Tensor:
     return torch.full(q.mean.shape[:2], UNLABELLED)
 
 
-def weights(m: int = 1, joint: float = 1.0, label: float = 0.0) -> Weights:
-    return Weights(*(torch.full((m,), value, dtype=torch.float64) for value in (joint, label)))
+def weight(value: float, m: int = 1) -> Tensor:
+    return torch.full((m,), value, dtype=torch.float64)
 
 
 def prior(mixture: Mixture, q: DiagonalNormal, objective: str = "bound") -> Tensor:
-    return prior_term(mixture(q), unlabelled(q), mixture, weights(len(q.mean)), objective)
+    return prior_term(mixture(q), unlabelled(q), mixture, weight(1.0, len(q.mean)), objective)
 
 
 def collapsed(mixture: Mixture, q: DiagonalNormal, log_p_o: Tensor) -> Tensor:
@@ -182,14 +176,14 @@ def test_one_standard_normal_is_the_plain_vae(build, apart) -> None:
 def test_labelled_rows_use_score_and_log_gamma(build, apart) -> None:
     mixture, q = build.mixture(m=2), build.q(2, 4)
     scores, labels = mixture(q), torch.tensor([[0, 2, 1, 1], [2, 2, 0, 1]])
-    w = Weights(torch.tensor([0.3, 2.0]).double(), torch.tensor([10.0, 0.0]).double())
+    joint, label = torch.tensor([0.3, 2.0]).double(), torch.tensor([10.0, 0.0]).double()
     own = scores.score.gather(-1, labels[..., None])[..., 0]
     ln_gamma = own - torch.logsumexp(scores.score, -1)
-    assert apart(prior_term(scores, labels, mixture, w, "bound"), w.joint[:, None] * own) < EXACT
-    assert apart(label_term(scores, labels, w), w.label[:, None] * ln_gamma) < EXACT
+    assert apart(prior_term(scores, labels, mixture, joint, "bound"), joint[:, None] * own) < EXACT
+    assert apart(label_term(scores, labels, label), label[:, None] * ln_gamma) < EXACT
     # Negative control: another author's score.
-    wrong = prior_term(scores, (labels + 1) % 3, mixture, w, "bound")
-    assert apart(wrong, w.joint[:, None] * own) > 1e-2
+    wrong = prior_term(scores, (labels + 1) % 3, mixture, joint, "bound")
+    assert apart(wrong, joint[:, None] * own) > 1e-2
 
 
 def test_labelled_rows_of_algorithm_1_use_ln_rho(build, apart) -> None:
@@ -197,23 +191,23 @@ def test_labelled_rows_of_algorithm_1_use_ln_rho(build, apart) -> None:
     scores = mixture(q)
     entropy = mixture.component.scale_entropy(scores.delta, mixture.df, 2)
     rho = torch.diagonal((scores.score - entropy)[0])[None]
-    ours = prior_term(scores, labels, mixture, weights(joint=0.7), "algorithm-1")
+    ours = prior_term(scores, labels, mixture, weight(0.7), "algorithm-1")
     assert apart(ours, 0.7 * rho) < EXACT
-    assert apart(prior_term(scores, labels, mixture, weights(joint=0.7), "bound"), 0.7 * rho) > 1e-2
+    assert apart(prior_term(scores, labels, mixture, weight(0.7), "bound"), 0.7 * rho) > 1e-2
 
 
 @pytest.mark.parametrize("objective", ["bound", "algorithm-1"])
 def test_missing_labels_use_the_evidence(build, objective: str) -> None:
     """Row by row: -1 gives what no labels at all would, whatever the weights; the rest do not."""
-    mixture, q, w = build.mixture(), build.q(n=4), weights(joint=3.0, label=5.0)
+    mixture, q = build.mixture(), build.q(n=4)
     scores, labels = mixture(q), torch.tensor([[UNLABELLED, 1, UNLABELLED, 0]])
-    mixed = prior_term(scores, labels, mixture, w, objective)
+    mixed = prior_term(scores, labels, mixture, weight(3.0), objective)
     none = prior(mixture, q, objective)
     missing = labels == UNLABELLED
     assert torch.equal(mixed[missing], none[missing])
     assert ((mixed - none)[~missing].abs() > 1e-2).all()
-    assert (label_term(scores, labels, w)[missing] == 0).all()
-    assert (label_term(scores, labels, w)[~missing] < 0).all()
+    assert (label_term(scores, labels, weight(5.0))[missing] == 0).all()
+    assert (label_term(scores, labels, weight(5.0))[~missing] < 0).all()
 
 
 def test_evidence_is_the_logsumexp_of_the_scores(build) -> None:

@@ -83,7 +83,7 @@ def test_the_warning_names_the_cure(rows: Rows) -> None:
 def test_an_absurd_step_size_leaves_a_usable_state(
     rows: Rows, n_validation: int, watch: str, batch_size: int
 ) -> None:
-    """Frozen at its last good state: one that answers; and its mates never notice."""
+    """Frozen at its last good state: one that answers; and the others never notice."""
     wild = Member(seed=2, learning_rate=1e6)
     plan = Plan(max_epochs=4, batch_size=batch_size, watch=watch)
     with pytest.warns(DivergenceWarning, match=r"member 1 diverged in epoch \d"):

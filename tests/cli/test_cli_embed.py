@@ -154,9 +154,9 @@ def test_a_sentence_model_may_take_the_place(
         def encode(self, texts: list[str], **options: object) -> object:
             return np.array([[len(text), 1.0] for text in texts])
 
-    from whowrote.features import sentence_encoder
+    from whowrote.features import fitted_features
 
-    monkeypatch.setattr(sentence_encoder, "_loaded", lambda model, device: Lengths())
+    monkeypatch.setattr(fitted_features, "_loaded", lambda model, device: Lengths())
     out = tmp_path / "a.parquet"
     assert run(corpus, "--out", out, "--features", "sentences", "--model", "x").exit_code == 0
     assert vectors(out)[:, 0].tolist() == [len(text) for text in load(corpus).texts]

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whowrote.corpus.decoding import clean
-from whowrote.corpus.documents import Options
+from whowrote.corpus.documents import Options, clean
 from whowrote.corpus.tables import Columns, settle
 from whowrote.corpus.texts import Corpus, load, stream
 from whowrote.errors import CorpusWarning, InputError

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import whowrote
 from whowrote.attribution.jobs import questioned
-from whowrote.corpus import decoding, formats
+from whowrote.corpus import documents as decoding
+from whowrote.corpus import formats
 from whowrote.corpus.texts import Corpus, Document, Note, load, stream
 from whowrote.errors import CorpusWarning, InputError
 

@@ -262,7 +262,7 @@ def test_component_for_names() -> None:
 
 def test_scales_follow_their_gamma() -> None:
     df = torch.full((4000,), 5.0, dtype=torch.float64)
-    u = StudentT().sample_scale(df, torch.Generator().manual_seed(0)).numpy()
+    u = StudentT().sample_scale(df, 3, torch.Generator().manual_seed(0)).numpy()
     assert stats.kstest(u, stats.gamma(2.5, scale=1 / 2.5).cdf).pvalue > 0.01
     # Negative control: the rate forgotten.
     assert stats.kstest(u, stats.gamma(2.5).cdf).pvalue < 1e-6
@@ -271,9 +271,9 @@ def test_scales_follow_their_gamma() -> None:
 def test_a_gaussian_has_scale_one_and_an_assorted_fleet_none() -> None:
     df = torch.full((3,), 5.0)
     generator = torch.Generator().manual_seed(0)
-    assert Gaussian().sample_scale(df, generator).tolist() == [1, 1, 1]
+    assert Gaussian().sample_scale(df, 3, generator).tolist() == [1, 1, 1]
     with pytest.raises(TypeError, match="select one member first"):
-        component_for(["student-t", "gaussian"]).sample_scale(df, generator)
+        component_for(["student-t", "gaussian"]).sample_scale(df, 3, generator)
 
 
 # ------------------------------------------------- N(m, diag s^2) against torch.distributions

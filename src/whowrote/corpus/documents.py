@@ -1,10 +1,27 @@
-"""The records that readers exchange: a raw text, a finished document, a note, the options."""
+r"""A document, and how bytes become its text: ``path -> bytes -> (text, encoding, repairs)``.
+
+Readers exchange a raw text, a finished document, a note on every repair, and the options. Files are
+plain, ``.gz`` or ``.zst``, read whole or line by line, never more than the limit at once. The order
+of guesses is UTF-8 (with or without a byte order mark), UTF-16 with a byte order mark, then
+Windows-1252, the usual encoding of old mail, blogs and word processors. Whatever the source, the
+text then has one form: line ends are ``\n``, Unicode is NFC, and no control character is left but
+newline and tab. Features count characters, so two spellings of one letter would be two letters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import codecs
+import io
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from whowrote.errors import InputError
+from whowrote.formatting import count
 
 NoteKind = Literal[
     "empty", "binary", "not-text", "encoding", "undecodable", "control", "unicode", "unclosed"
@@ -86,3 +103,283 @@ def place(file: str, line: int | None) -> str:
     ('posts.jsonl, line 3', 'letter.txt')
     """
     return file if line is None else f"{file}, line {line}"
+
+
+# -- from bytes to text --------------------------------------------------------------------------
+
+
+RepairKind = Literal["encoding", "undecodable", "control", "unicode"]
+
+_LINE_ENDS = re.compile("\r\n?")
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Controls that separate words for str.split stay separators. C1 controls in a decoded text are
+# nearly always Windows-1252 punctuation that someone decoded as Latin-1, so they become that.
+_MEANT = str.maketrans(
+    dict.fromkeys("\x0b\x0c\x1c\x1d\x1e", "\n")
+    | {"\x1f": " "}
+    | {chr(code): bytes([code]).decode("cp1252", "ignore") for code in range(0x80, 0xA0)}
+)
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+_UNDEFINED_IN_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_SIGNATURES = (
+    b"%PDF-",
+    b"PK\x03\x04",
+    b"\x89PNG",
+    b"\xff\xd8\xff",
+    b"GIF8",
+    b"\x1f\x8b",
+    b"\x7fELF",
+)
+_CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\x0b\x0c\x1a\x1b\x85"))
+_SAMPLE = 8192
+_CONTROL_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One change that was made to a text, and what it was."""
+
+    kind: RepairKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A clean text, the encoding it was read in, and what had to be repaired."""
+
+    text: str
+    encoding: str
+    repairs: tuple[Repair, ...] = ()
+
+
+def has_utf16_mark(data: bytes) -> bool:
+    """Whether the bytes open with a UTF-16 byte order mark."""
+    return data.startswith(_UTF16_MARKS)
+
+
+def is_binary(data: bytes) -> bool:
+    r"""Whether the bytes cannot be a text: a NUL, a well-known signature, or many control bytes.
+
+    >>> is_binary(b"Dear sir,"), is_binary(b"\x89PNG..."), is_binary(b"a\x00b")
+    (False, True, True)
+    """
+    if has_utf16_mark(data):
+        return False
+    if data.startswith(_SIGNATURES) or b"\0" in data:
+        return True
+    sample = data[:_SAMPLE]
+    controls = len(sample) - len(sample.translate(None, _CONTROL_BYTES))
+    return controls > _CONTROL_SHARE * len(sample)
+
+
+def decode(data: bytes) -> Decoded:
+    """Turn bytes into a clean text.
+
+    >>> decode("café".encode("cp1252")).repairs[0].kind
+    'encoding'
+    >>> decode("café".encode("utf-8")).repairs
+    ()
+    """
+    raw = to_text(data)
+    cleaned = clean(raw.text)
+    return Decoded(cleaned.text, raw.encoding, raw.repairs + cleaned.repairs)
+
+
+def to_text(data: bytes) -> Decoded:
+    """Decode only, for a line of a table whose text is still to be parsed."""
+    return _decode_utf16(data) if has_utf16_mark(data) else _decode_bytes(data)
+
+
+def _decode_utf16(data: bytes) -> Decoded:
+    try:
+        return Decoded(data.decode("utf-16"), "utf-16")
+    except UnicodeDecodeError as problem:
+        repair = Repair(
+            "undecodable",
+            f"bytes from {problem.start} are not valid UTF-16 and became U+FFFD",
+        )
+        return Decoded(data.decode("utf-16", "replace"), "utf-16", (repair,))
+
+
+def _decode_bytes(data: bytes) -> Decoded:
+    try:
+        return Decoded(data.decode("utf-8-sig"), "utf-8")
+    except UnicodeDecodeError as problem:
+        value = data[problem.start]
+        guess = Repair(
+            "encoding", f"byte 0x{value:02x} at {problem.start} is not UTF-8; read as cp1252"
+        )
+    undefined = _UNDEFINED_IN_CP1252.findall(data)
+    if not undefined:
+        return Decoded(data.decode("cp1252"), "cp1252", (guess,))
+    values = _values(f"0x{byte[0]:02x}" for byte in undefined)
+    lost = Repair(
+        "undecodable",
+        f"{count(len(undefined), 'byte')} ({values}) undefined in cp1252 became U+FFFD",
+    )
+    return Decoded(data.decode("cp1252", "replace"), "cp1252", (guess, lost))
+
+
+def clean(text: str) -> Decoded:
+    r"""Give a text its one form; line ends are unified without a word, the rest is on record.
+
+    Control characters disappear, except that those which separate words become a newline or a
+    space, and those which stand for Windows-1252 punctuation become that punctuation.
+
+    >>> clean("one\x0ctwo\x00").text
+    'one\ntwo'
+    """
+    repairs: list[Repair] = []
+    if "\r" in text:
+        text = _LINE_ENDS.sub("\n", text)
+    if controls := _CONTROLS.findall(text):
+        values = _values(f"U+{ord(char):04X}" for char in controls)
+        repairs.append(
+            Repair(
+                "control",
+                f"{count(len(controls), 'control character')} ({values}) removed or replaced",
+            )
+        )
+        text = _CONTROLS.sub("", text.translate(_MEANT))
+    if text.isascii():
+        return Decoded(text, "str", tuple(repairs))
+    if surrogates := _SURROGATES.findall(text):
+        repairs.append(
+            Repair("undecodable", f"{count(len(surrogates), 'lone surrogate')} became U+FFFD")
+        )
+        text = _SURROGATES.sub(_REPLACEMENT, text)
+    if not unicodedata.is_normalized("NFC", text):
+        repairs.append(Repair("unicode", "rewritten in Unicode NFC"))
+        text = unicodedata.normalize("NFC", text)
+    return Decoded(text, "str", tuple(repairs))
+
+
+def _values(names: Iterable[str]) -> str:
+    return ", ".join(sorted(set(names)))
+
+
+# Bytes from disk
+
+_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_BUFFER = 1 << 20
+_HEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One physical line, its number counted from 1, and its bytes without the line end."""
+
+    number: int
+    data: bytes
+
+
+def compression(path: Path) -> str | None:
+    """The compression that a file's last suffix announces."""
+    return _COMPRESSIONS.get(path.suffix.lower())
+
+
+def format_suffix(path: Path) -> str:
+    """The suffix that tells the format, below .gz or .zst.
+
+    >>> format_suffix(Path("reviews.JSON.gz"))
+    '.json'
+    """
+    inner = path.with_suffix("") if compression(path) else path
+    return inner.suffix.lower()
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading, decompressing on the way; a damaged archive is bad input."""
+    try:
+        # The buffer finds the lines.
+        with io.BufferedReader(_unpacked(path), _BUFFER) as stream:
+            yield cast(BinaryIO, stream)
+    except OSError as problem:
+        raise InputError(
+            f"{path} cannot be read ({_first_line(problem)}): "
+            "give a readable file, and compress it again if it is damaged"
+        ) from problem
+
+
+def _unpacked(path: Path) -> io.RawIOBase:
+    if compression(path) is None:
+        return io.FileIO(path)
+    import pyarrow as pa  # late: plain files need none
+
+    # It decompresses block by block.
+    return cast(io.RawIOBase, pa.input_stream(str(path), compression=compression(path)))
+
+
+def read_whole(path: Path, limit: int) -> bytes:
+    """All bytes of one document's file, at most ``limit`` of them."""
+    with open_bytes(path) as stream:
+        data = stream.read(limit + 1)
+        if len(data) > limit:
+            size = len(data) + sum(len(part) for part in iter(lambda: stream.read(_BUFFER), b""))
+            raise too_large(str(path), None, size, limit, "document")
+    return data
+
+
+def read_lines(path: Path, limit: int) -> Iterator[Line]:
+    """The lines of a file, UTF-16 recoded to UTF-8; a line over the limit is bad input."""
+    with open_bytes(path) as stream:
+        head = cast(io.BufferedReader, stream).peek(_HEAD)[:_HEAD]
+        if is_binary(head):
+            raise binary(path)
+        readline = _recoded(path, stream) if has_utf16_mark(head) else stream.readline
+        number = 0
+        while data := readline(limit + 2):
+            number += 1
+            if len(data) > limit and len(data.rstrip(b"\r\n")) > limit:
+                size = len(data) + _rest_of_line(readline, data)
+                raise too_large(str(path), number, size, limit, "line")
+            yield Line(number, data.removeprefix(codecs.BOM_UTF8) if number == 1 else data)
+
+
+def _recoded(path: Path, stream: BinaryIO) -> Callable[[int], bytes]:
+    """A ``readline`` that gives the lines of a UTF-16 stream as UTF-8 bytes."""
+    text = io.TextIOWrapper(stream, encoding="utf-16", newline="\n")
+
+    def readline(limit: int) -> bytes:
+        try:
+            return text.readline(limit).encode("utf-8")
+        except UnicodeError as problem:
+            raise InputError(
+                f"{path} opens as UTF-16 but is not valid UTF-16 ({problem}): save it as UTF-8"
+            ) from problem
+
+    return readline
+
+
+def _rest_of_line(readline: Callable[[int], bytes], data: bytes) -> int:
+    size = 0
+    while not data.endswith(b"\n") and (data := readline(_BUFFER)):
+        size += len(data)
+    return size
+
+
+def too_large(file: str, line: int | None, size: int, limit: int, what: str) -> InputError:
+    """The error for a document or a line beyond the limit."""
+    return InputError(
+        f"{place(file, line)}: the {what} has {_spelt(size)} and the limit is {_spelt(limit)}: "
+        "split it, or raise max_document_bytes (--max-document-mb)"
+    )
+
+
+def _spelt(size: int) -> str:
+    return f"{size} bytes" if size < 100_000 else f"{size / 1e6:.1f} MB"
+
+
+def binary(path: Path) -> InputError:
+    """The error for a file that was named as text and is not."""
+    return InputError(
+        f"{path} is a binary file (it holds NUL or control bytes), not text: give plain text in "
+        "UTF-8, or in UTF-16 with a byte order mark"
+    )
+
+
+def _first_line(problem: BaseException) -> str:
+    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__

@@ -16,7 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from whowrote.corpus.decoding import (
+from whowrote.corpus.documents import (
+    Note,
+    NoteKind,
+    Options,
+    Raw,
     binary,
     format_suffix,
     is_binary,
@@ -24,7 +28,6 @@ from whowrote.corpus.decoding import (
     read_whole,
     to_text,
 )
-from whowrote.corpus.documents import Note, NoteKind, Options, Raw
 from whowrote.errors import InputError
 
 UNKNOWN = "unknown"

@@ -11,8 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 
-from whowrote.corpus.decoding import Decoded, clean, decode, format_suffix, too_large
-from whowrote.corpus.documents import Document, Note, Options, Raw, place
+from whowrote.corpus.documents import (
+    Decoded,
+    Document,
+    Note,
+    Options,
+    Raw,
+    clean,
+    decode,
+    format_suffix,
+    place,
+    too_large,
+)
 from whowrote.errors import InputError
 
 Reader = Callable[[Path, Options], Iterator[Raw | Note]]

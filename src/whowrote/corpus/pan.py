@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from whowrote.corpus.decoding import read_whole, to_text
-from whowrote.corpus.documents import Note, Options, Raw, place
+from whowrote.corpus.documents import Note, Options, Raw, place, read_whole, to_text
 from whowrote.corpus.folders import UNKNOWN, files_below, read_text_file, visible
 from whowrote.corpus.tables import Row, json_rows
 from whowrote.errors import InputError

@@ -16,8 +16,18 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from whowrote.corpus.decoding import Line, Repair, compression, open_bytes, read_lines, to_text
-from whowrote.corpus.documents import Note, Options, Raw, place
+from whowrote.corpus.documents import (
+    Line,
+    Note,
+    Options,
+    Raw,
+    Repair,
+    compression,
+    open_bytes,
+    place,
+    read_lines,
+    to_text,
+)
 from whowrote.errors import InputError
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from whowrote.estimators.fitted_classifier import Decoded, FittedClassifier, Sam
 from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
+from whowrote.model.distributions import FAMILIES
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
 from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
@@ -113,7 +114,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     # -- parameters ------------------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
-        checks.one_of("component", self.component, ("student-t", "gaussian"))
+        checks.one_of("component", self.component, tuple(FAMILIES))
         checks.one_of("activation", self.activation, tuple(ACTIVATIONS))
         checks.one_of("objective", self.objective, OBJECTIVES)
         checks.one_of("dtype", self.dtype, ("float32", "float64"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -24,10 +24,16 @@ from whowrote.errors import InputError
 from whowrote.estimators.scaling import Scaling
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
 from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Streams
+from whowrote.model.distributions import FAMILIES
 
 CHUNK = 4096
 KINDS = ("FittedClassifier", "MixtureVAEClassifier", "MixtureVAEClusterer")
 """Files that hold a trained fleet: its own, and those of the estimators."""
+TAILS: dict[str, Callable[[FloatArray, FloatArray, int], FloatArray]] = {
+    "student-t": lambda delta, df, d: fdtrc(d, df, (delta / d).astype(np.float64)),
+    "gaussian": lambda delta, df, d: chdtrc(d, delta.astype(np.float64)),
+}
+"""How often a point of a component is at least as far out, by its family."""
 FLEET, SCALING = "fleet.", "scaling."
 """What the names of their arrays begin with."""
 
@@ -185,7 +191,7 @@ class FittedClassifier:
 
     @torch.no_grad()
     def typicality(self, X: Any) -> FloatArray:
-        """P-value of every row under every component, (n, K): delta/D follows F(D, nu)."""
+        """P-value of every row under every component, (n, K): see ``TAILS``."""
         mixture, parts = self.fleet.mixture, []
         for batch in self._batches(X):
             delta = mixture.at_points(self.fleet.encode(batch.inputs).mean).delta
@@ -193,11 +199,8 @@ class FittedClassifier:
         return np.concatenate(parts)
 
     def _tail(self, delta: FloatArray) -> FloatArray:
-        d = self.fleet.architecture.latent_dim
-        if self.component != "student-t":
-            return np.asarray(chdtrc(d, delta.astype(np.float64)))
-        df = self.fleet.mixture.df.detach().cpu().numpy()[:, None, :]
-        return np.asarray(fdtrc(d, df.astype(np.float64), (delta / d).astype(np.float64)))
+        df = self.fleet.mixture.df.detach().cpu().numpy()[:, None, :].astype(np.float64)
+        return np.asarray(TAILS[self.component](delta, df, self.fleet.architecture.latent_dim))
 
     @torch.no_grad()
     def expected_scales(self, X: Any) -> FloatArray:
@@ -262,7 +265,7 @@ class FittedClassifier:
     def degrees_of_freedom(self) -> FloatArray:
         """Learnt nu, (K,); infinite for Gaussian components."""
         df = self._of_leader(self.fleet.mixture.df)
-        return df if self.component == "student-t" else np.full_like(df, np.inf)
+        return df if FAMILIES[self.component].learns_df else np.full_like(df, np.inf)
 
     # -- files -----------------------------------------------------------------------------------
 

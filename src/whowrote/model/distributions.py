@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -35,6 +36,9 @@ PerComponent = Float[Tensor, "m k"]
 class Component(ABC):
     """What the mixture needs to know of a family of densities."""
 
+    learns_df: ClassVar[bool] = False
+    """Whether the degrees of freedom mean anything to it."""
+
     @abstractmethod
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
         """Log density of a point at squared distance ``delta`` (its expectation, for a q(x))."""
@@ -49,13 +53,15 @@ class Component(ABC):
 
     @abstractmethod
     def sample_scale(
-        self, df: Float[Tensor, " n"], generator: torch.Generator
+        self, df: Float[Tensor, " n"], d: int, generator: torch.Generator
     ) -> Float[Tensor, " n"]:
-        """Draw u ~ p(u | z=k), the second step of the generative story."""
+        """Draw u ~ p(u | z=k), the second step of the generative story in ``d`` dimensions."""
 
 
 class StudentT(Component):
     """Heavy tails, one ``df`` per component."""
+
+    learns_df = True
 
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
         """The density above, written with log1p so that a large ``df`` loses no digits."""
@@ -80,7 +86,7 @@ class StudentT(Component):
         return shape - torch.log(rate) + torch.lgamma(shape) + (1 - shape) * torch.digamma(shape)
 
     def sample_scale(
-        self, df: Float[Tensor, " n"], generator: torch.Generator
+        self, df: Float[Tensor, " n"], d: int, generator: torch.Generator
     ) -> Float[Tensor, " n"]:
         """Gamma(df/2, rate df/2)."""
         return private.standard_gamma(df / 2, generator) / (df / 2)
@@ -102,7 +108,7 @@ class Gaussian(Component):
         return torch.zeros_like(delta)
 
     def sample_scale(
-        self, df: Float[Tensor, " n"], generator: torch.Generator
+        self, df: Float[Tensor, " n"], d: int, generator: torch.Generator
     ) -> Float[Tensor, " n"]:
         """u is one."""
         return torch.ones_like(df)
@@ -112,38 +118,47 @@ class Gaussian(Component):
 class Assorted(Component):
     """A fleet whose members differ in family: each member gets its own."""
 
-    is_student: Bool[Tensor, " m"]
-    _there: dict[torch.device, Tensor] = field(default_factory=dict, compare=False, repr=False)
+    names: tuple[str, ...]
+    _there: dict[tuple[str, torch.device], Tensor] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
-    def _choose(self, student: PerRow, gaussian: PerRow) -> PerRow:
-        mask = self._there.get(student.device)
-        if mask is None:  # carried to a device once: a captured step may not reach for the host
-            mask = self._there[student.device] = self.is_student.to(student.device)
-        return torch.where(mask[:, None, None], student, gaussian)
+    def _own(self, asked: Callable[[Component], PerRow]) -> PerRow:
+        """What every member's own family answers."""
+        first, *others = dict.fromkeys(self.names)
+        found = asked(FAMILIES[first])
+        for name in others:
+            found = torch.where(self._has(name, found.device), asked(FAMILIES[name]), found)
+        return found
+
+    def _has(self, name: str, device: torch.device) -> Bool[Tensor, "m 1 1"]:
+        key = name, device
+        if key not in self._there:  # carried there once: a captured step may not reach for the host
+            mask = torch.tensor([own == name for own in self.names], device=device)
+            self._there[key] = mask[:, None, None]
+        return self._there[key]
 
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
         """Each member's own density."""
-        return self._choose(
-            StudentT().log_density(delta, log_det, df, d),
-            Gaussian().log_density(delta, log_det, df, d),
-        )
+        return self._own(lambda family: family.log_density(delta, log_det, df, d))
 
     def expected_scale(self, delta: PerRow, df: PerComponent, d: int) -> PerRow:
         """Each member's own scale."""
-        return self._choose(StudentT().expected_scale(delta, df, d), torch.ones_like(delta))
+        return self._own(lambda family: family.expected_scale(delta, df, d))
 
     def scale_entropy(self, delta: PerRow, df: PerComponent, d: int) -> PerRow:
         """Each member's own entropy."""
-        return self._choose(StudentT().scale_entropy(delta, df, d), torch.zeros_like(delta))
+        return self._own(lambda family: family.scale_entropy(delta, df, d))
 
     def sample_scale(
-        self, df: Float[Tensor, " n"], generator: torch.Generator
+        self, df: Float[Tensor, " n"], d: int, generator: torch.Generator
     ) -> Float[Tensor, " n"]:
         """Sampling is one member's business."""
         raise TypeError("an assorted fleet cannot sample: select one member first")
 
 
 FAMILIES: dict[str, Component] = {"student-t": StudentT(), "gaussian": Gaussian()}
+"""By the name that a user gives them."""
 
 
 def component_for(names: Sequence[str]) -> Component:
@@ -152,9 +167,7 @@ def component_for(names: Sequence[str]) -> Component:
     >>> component_for(["gaussian", "gaussian"])  # doctest: +ELLIPSIS
     <whowrote.model.distributions.Gaussian object at ...>
     """
-    if len(set(names)) == 1:
-        return FAMILIES[names[0]]
-    return Assorted(torch.tensor([name == "student-t" for name in names]))
+    return FAMILIES[names[0]] if len(set(names)) == 1 else Assorted(tuple(names))
 
 
 @dataclass(frozen=True)

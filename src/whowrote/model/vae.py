@@ -227,7 +227,9 @@ class MixtureVAE(nn.Module):
     def generate(self, classes: Int[Tensor, " n"], generator: torch.Generator) -> Generated:
         """Steps 2 to 5 of the generative story for the given classes; a fleet of one only."""
         mixture, n = self.mixture, len(classes)
-        scales = mixture.component.sample_scale(mixture.df[0, classes], generator)
+        scales = mixture.component.sample_scale(
+            mixture.df[0, classes], mixture.loc.shape[-1], generator
+        )
 
         def normal(width: int) -> Tensor:
             return torch.randn(

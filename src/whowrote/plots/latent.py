@@ -321,6 +321,6 @@ def author_pictures(fitted: FittedAttributor) -> dict[str, Figure]:
     pictures = {"map": latent_map(place.points, place.groups, place.names, ellipses)}
     if len(names) > 2:
         pictures["tree"] = dendrogram(author_distances(model.means, model.scales), names)
-    if model.component == "student-t":
+    if np.isfinite(model.degrees_of_freedom).all():
         pictures["tails"] = degrees_of_freedom(model.degrees_of_freedom, names)
     return pictures

@@ -32,6 +32,7 @@ from whowrote import __version__
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.files import canonical_json
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
+from whowrote.model.distributions import FAMILIES
 from whowrote.sweep.data import Dataset, Part, Places, Stage
 from whowrote.sweep.grid import PARAMETERS
 from whowrote.sweep.records import Divergence, Fit, Record, rounded
@@ -374,7 +375,7 @@ def _finite(value: float | None) -> float | None:
 def _degrees_of_freedom(fleet: MixtureVAE) -> list[list[float] | None]:
     df = fleet.mixture.df.detach().cpu().tolist()
     return [
-        rounded(own) if m.component == "student-t" else None
+        rounded(own) if FAMILIES[m.component].learns_df else None
         for own, m in zip(df, fleet.members, strict=True)
     ]
 

@@ -5,17 +5,14 @@ r"""The scale matrices of a mixture, factored and inverted: all that distances n
 
 :math:`C_k` is lower triangular with an exponentiated diagonal. Everything here is done in full
 precision. What is fastest differs by device: a GPU wants few and large calls, a CPU contiguous and
-small ones; what is asked of the device (:func:`products`, :func:`own_kernels`, :func:`one_thread`)
-comes first.
+small ones; what is asked of the device (:func:`products`, :func:`one_thread`) comes first.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 
 import torch
 from jaxtyping import Float
@@ -41,16 +38,6 @@ def products(precision: str, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@functools.cache
-def own_kernels(device: torch.device, dtype: torch.dtype) -> ModuleType | None:
-    """Our own kernels, on GPUs in single precision."""
-    if device.type != "cuda" or dtype != torch.float32:
-        return None
-    from whowrote.model.fast import kernels  # a compiler comes with it
-
-    return kernels if kernels.works(device) else None
 
 
 def one_thread(device: torch.device) -> bool:
@@ -116,9 +103,6 @@ def inverse_cholesky(matrix: Float[Tensor, "n d d"], out: Float[Tensor, "n d d"]
     """
     d = matrix.shape[-1]
     if d <= SMALLEST_BLOCK:
-        if (kernels := own_kernels(matrix.device, matrix.dtype)) is not None:
-            kernels.inverse_factor(matrix, out)
-            return
         _invert_triangle(cholesky(matrix), out)
         return
     half = _half(d, matrix.device)

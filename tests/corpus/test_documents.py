@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whowrote.corpus.decoding import clean, decode, is_binary
+from whowrote.corpus.documents import clean, decode, is_binary
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs"], include_characters="\n\t"))
 

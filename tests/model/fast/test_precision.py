@@ -5,6 +5,7 @@ import torch
 
 from latents import FLOOR, apart, leaves
 from threads import one_thread as one_thread
+from whowrote.model.fast import precision
 from whowrote.model.fast.precision import (
     inverse_cholesky,
     lower_factor,

@@ -39,6 +39,8 @@ class Fit:
 
     fitted: FittedClassifier
     history: list[dict[str, Any]] = field(default_factory=list)
+    sound: bool = False
+    """Whether the present state is worth keeping: trained, or started in closed form."""
 
     def rows(self, X: Any, labels: IntArray | None) -> Rows:
         """X as the rows of the model, with class numbers where they are known."""
@@ -71,6 +73,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         dropout: float | tuple[float, float] = (0.2, 0.5),
         objective: str = "bound",
         warm_up: int = 0,
+        start: str = "random",
         initial_df: float = 5.0,
         df_rate: float = 10.0,
         n_members: int = 1,
@@ -99,6 +102,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.dropout = dropout
         self.objective = objective
         self.warm_up = warm_up
+        self.start = start
         self.initial_df = initial_df
         self.df_rate = df_rate
         self.n_members = n_members
@@ -265,17 +269,18 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 plan,
                 Streams(seeds, fit.fitted.device, fit.fitted.dtype),
                 phase=phase,
-                trained=bool(fit.history),
+                trained=fit.sound,
                 on_epoch=partial(_told, plan.max_epochs, show, current_listener()),
             )
         fit.history += [record.to_dict() for record in outcome.history]
+        fit.sound = True
         if np.isfinite(outcome.best).any():
             fit.fitted = replace(fit.fitted, leader=int(np.argmin(outcome.best)))
 
     def _finish(self, fit: Fit) -> None:
         """Take over what was learnt; only now, so that a fit that failed leaves nothing behind."""
         self.fitted_, self.history_ = fit.fitted, fit.history
-        self.n_iter_ = max(record["epoch"] for record in fit.history)
+        self.n_iter_ = max((record["epoch"] for record in fit.history), default=0)
 
     # -- answers ---------------------------------------------------------------------------------
 

@@ -18,10 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from whowrote import checks, private
 from whowrote.errors import InputError
-from whowrote.estimators.base import MixtureVAEBase
+from whowrote.estimators.base import Fit, MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
+from whowrote.model import Rows
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import initialize
+from whowrote.training import Assignment, initialize, initialize_by_ridge
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -46,6 +47,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     dropout : one rate, or (input, hidden).
     objective : ``"bound"`` (exact) or ``"algorithm-1"`` (the literal published loss).
     warm_up : semi-supervised only: epochs of labelled pre-training; 0 means ``max_epochs``.
+    start : ``"random"`` networks, or ``"ridge"``: hidden layers at random, the rest in closed form
+        (:mod:`whowrote.model.ridge`). Such a start answers at once and with calibrated
+        probabilities; training leaves it only where the validation rows gain, and without any
+        (fewer than 20) it stays. Give ``hidden=256`` with it.
     initial_df, df_rate : degrees of freedom at the start, and how many times the learning rate
         they learn with; 1 is the published way, in which they hardly leave their start.
     n_members : size of the ensemble; probabilities are averaged, everything that speaks of the
@@ -83,6 +88,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         of fold i as it will for new ones.
         """
         self._check_parameters()
+        checks.one_of("start", self.start, ("random", "ridge"))
         X = self._read(X, reset=True)
         labels = self._codes(y, X.shape[0])
         if folds is not None and (labels == UNLABELLED).any():
@@ -95,11 +101,12 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         rows = fit.rows(X, labels)
         known = np.flatnonzero(labels != UNLABELLED)
         assignment = self._assign(fit, known, labels, fold_of)
-        initialize(fit.fitted.fleet, rows, assignment)
+        self._initialize(fit, rows, assignment)
         semi = len(known) < len(labels)
         epochs = self.warm_up if semi and self.warm_up else self.max_epochs
         plan = self._plan(len(known), epochs, "log-loss")
-        self._train(fit, rows, assignment, plan, "labelled", stream=0)
+        if not fit.sound or any(len(held_out) for held_out in assignment.validation):
+            self._train(fit, rows, assignment, plan, "labelled", stream=0)
         if semi:
             rest = torch.as_tensor(np.flatnonzero(labels == UNLABELLED), device=fit.fitted.device)
             everything = assignment.with_rows(rest)
@@ -107,6 +114,12 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             self._train(fit, rows, everything, plan, "everything", stream=1)
         self._finish(fit)
         return self
+
+    def _initialize(self, fit: Fit, rows: Rows, assignment: Assignment) -> None:
+        """Networks and components to begin with; in closed form they are a model already."""
+        begin = initialize if self.start == "random" else initialize_by_ridge
+        begin(fit.fitted.fleet, rows, assignment)
+        fit.sound = self.start == "ridge"
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
         """Labels as class numbers, -1 where unknown; sets ``classes_``."""

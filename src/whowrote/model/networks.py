@@ -101,6 +101,13 @@ class Network(nn.Module):
         self.activation = activation
 
     @property
+    def first(self) -> Layer:
+        """The layer that reads the input."""
+        layer = self.layers[0]
+        assert isinstance(layer, Layer)  # for the type checker: ModuleList forgets
+        return layer
+
+    @property
     def last(self) -> Layer:
         """The output layer: means first, then raw log scales."""
         layer = self.layers[-1]
@@ -134,11 +141,21 @@ class Network(nn.Module):
         streams: Streams | None,
     ) -> Float[Tensor, "m n o2"]:
         """What the last layer says: means, and log scales before they are bounded."""
+        out: Tensor = self.last(self.hidden(a, dropout, streams))
+        return out
+
+    def hidden(
+        self,
+        a: Float[Tensor, "m n l"] | SparseRows,
+        dropout: Float[Tensor, " m"] | None = None,
+        streams: Streams | None = None,
+    ) -> Float[Tensor, "m n h"]:
+        """What the hidden layers say."""
         activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
             a = dropped(activation(layer(a)), dropout, streams)
-        out: Tensor = self.last(a)
-        return out
+        assert isinstance(a, Tensor)  # for the type checker: there is a hidden layer
+        return a
 
     def absolute_sum(self) -> Float[Tensor, " m"]:
         """The sum of |weights| and |biases| of each member, for the l1 penalty."""

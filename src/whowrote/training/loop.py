@@ -33,6 +33,7 @@ from whowrote.model import (
 )
 from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
+from whowrote.model.ridge import ridge_start
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step
 
@@ -83,6 +84,13 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
         parts = torch.split(index, _at_once(index.device), dim=1)
         means = torch.cat([fleet.encode(rows.take(part).inputs).mean for part in parts], dim=1)
         place_components(fleet.mixture, means, rows.labels[index])
+
+
+def initialize_by_ridge(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
+    """Networks and components in closed form, from each member's own rows."""
+    initialize_networks(fleet.encoder, fleet.decoder, [member.seed for member in fleet.members])
+    n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
+    ridge_start(fleet, rows.take(torch.stack([own[:n] for own in assignment.train])))
 
 
 def _at_once(device: torch.device) -> int:

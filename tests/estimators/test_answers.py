@@ -12,7 +12,9 @@ from scipy import stats
 from sklearn.metrics import adjusted_rand_score
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
+from whowrote.estimators.fitted_classifier import TAILS
 from whowrote.model import Streams
+from whowrote.model.distributions import FAMILIES
 
 FAR = np.full((1, 4), 1e4)
 
@@ -299,3 +301,7 @@ def test_set_params_does_not_change_a_fitted_model(
     after = model.typicality(blobs.X), model.degrees_of_freedom_, model.score_samples(blobs.X)
     for one, two in zip(before, after, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+def test_every_family_has_its_tail() -> None:
+    assert set(TAILS) == set(FAMILIES)

@@ -33,7 +33,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     Parameters
     ----------
-    component : ``"student-t"`` or ``"gaussian"``, the family of the mixture.
+    component : ``"student-t"`` or ``"gaussian"``, the family of the mixture (``FAMILIES``).
     latent_dim : dimension D of the latent space; None means min(50, L).
     hidden : width (or tuple of widths) of the hidden layers; None means one of (D + L) / 2.
     activation : ``"tanh"``, ``"relu"``, ``"gelu"`` or ``"silu"``.

@@ -291,7 +291,7 @@ def _score(right: Sequence[bool]) -> Score:
     return Score(sum(right), len(right), wilson(sum(right), len(right)))
 
 
-# The page: the table, the pictures, and how to read them
+# -- the page: the table, the pictures, and how to read them -------------------------------------
 
 CAPTIONS = {
     "answers": "The probability of the best enrolled author of each address. Grey: held by a "

@@ -196,7 +196,7 @@ def _evaluated(
     )
 
 
-# Error against the length of a text
+# -- error against the length of a text ----------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -198,7 +198,7 @@ def _plain(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
-# Pairs of texts, by one author or by two
+# -- pairs of texts, by one author or by two -----------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-# whowrote cluster
+# -- whowrote cluster ----------------------------------------------------------------------------
 
 
 def cluster(

@@ -138,7 +138,7 @@ def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
         yield show
 
 
-# whowrote extractor
+# -- whowrote extractor --------------------------------------------------------------------------
 
 extractor = typer.Typer(
     help="Train the neural feature extractor. Example: `whowrote extractor train config.toml`",
@@ -225,7 +225,7 @@ def _training_bar() -> Iterator[Callable[[Step], None]]:
         yield show
 
 
-# whowrote sweep
+# -- whowrote sweep ------------------------------------------------------------------------------
 
 BY = ("component", "share")
 

@@ -260,7 +260,7 @@ def _values(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-# Bytes from disk
+# -- bytes from disk -----------------------------------------------------------------------------
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _BUFFER = 1 << 20

@@ -188,7 +188,7 @@ def _wrong(
     )
 
 
-# Rows of each kind of file
+# -- rows of each kind of file -------------------------------------------------------------------
 
 _DELIMITERS = ",;\t|"
 _BATCH = 512

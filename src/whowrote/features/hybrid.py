@@ -80,7 +80,7 @@ class Hybrid(TransformerMixin, BaseEstimator):
         return sparse.csr_matrix(sparse.hstack([rows[:, :width], blind], format="csr"))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """``dense__<name>, then the names of the n-grams."""
+        """``dense__<name>``, then the names of the n-grams."""
         check_is_fitted(self, "fitted_")
         dense = [f"dense__{name}" for name in self.dense_.get_feature_names_out()]
         return np.array([*dense, *self.ngrams_.get_feature_names_out()], dtype=object)

@@ -108,7 +108,7 @@ def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
     return FittedNGrams.restore(below(NGRAMS, arrays))
 
 
-# -- many documents through the network -----------------------------------------------------------
+# -- many documents through the network ----------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def _check_map(
         )
 
 
-# The authors among themselves: how heavy their tails are, and who writes like whom
+# -- the authors among themselves: how heavy their tails are, and who writes like whom -----------
 
 NEAR_GAUSSIAN = 30.0
 """From so many degrees of freedom on, a Student-t is hardly told from a Gaussian."""
@@ -310,7 +310,7 @@ def _check_distances(table: NDArray[np.float64], n_names: int) -> None:
         )
 
 
-# All three of a fitted attributor
+# -- all three of a fitted attributor ------------------------------------------------------------
 
 
 def author_pictures(fitted: FittedAttributor) -> dict[str, Figure]:

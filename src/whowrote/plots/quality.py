@@ -156,7 +156,7 @@ def _check_confidence(sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> Non
         )
 
 
-# Who was named: the table of answers, and a bar per text
+# -- who was named: the table of answers, and a bar per text -------------------------------------
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,7 @@ class Run:
         self._losses.zero_()
         return loss, since.documents / since.seconds if since.seconds else 0.0
 
-    def book(self, documents: int, seconds: float) -> None:
+    def count_step(self, documents: int, seconds: float) -> None:
         """Count a step's work."""
         self.seconds += seconds
         self._since.add(documents, seconds)

@@ -71,7 +71,6 @@ def evaluate(
     classes: Sequence[Any] | NDArray[Any],
     *,
     log: bool = False,
-    confidence: float = 0.95,
     n_bins: int = 15,
 ) -> Evaluation:
     """Compare probabilities (or, with ``log``, log-probabilities) with the true classes.
@@ -90,7 +89,7 @@ def evaluate(
     return Evaluation(
         n=len(codes),
         error=wrong / len(codes),
-        error_interval=wilson(wrong, len(codes), confidence=confidence),
+        error_interval=wilson(wrong, len(codes)),
         macro_f1=macro_f1(confusion),
         brier=float(((probabilities - np.eye(len(names))[codes]) ** 2).sum(axis=1).mean()),
         ece=calibration_error(probabilities.max(axis=1), codes == answers, n_bins=n_bins),

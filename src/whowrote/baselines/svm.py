@@ -38,6 +38,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote.arrays import FloatArray
+from whowrote.checks import two_classes
 from whowrote.errors import InputError
 
 
@@ -57,11 +58,7 @@ def encode(y: ArrayLike) -> Encoded:
     """
     check_classification_targets(y)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(
-            f"y has one class only, {classes[0]!s}; a classifier needs at least two classes: add "
-            "texts by another author"
-        )
+    two_classes(classes)
     return Encoded(classes, codes.astype(np.intp))
 
 

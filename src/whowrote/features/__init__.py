@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from whowrote.features.sentence_encoder import SentenceEncoder as SentenceEncoder
     from whowrote.features.streaming import embed_corpus as embed_corpus
 
-_HOME = {
+_MODULES = {
     "AdHominem": "whowrote.features.adhominem",
     "Attention": "whowrote.features.adhominem",
     "Hybrid": "whowrote.features.hybrid",
@@ -46,4 +46,4 @@ __all__ = [
     "embed_corpus",
 ]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)

@@ -132,10 +132,10 @@ def _length_axes(axes: Axes, bins: Sequence[LengthBin], title: str) -> None:
     finish(axes, title)
 
 
-def _spaced(values: Sequence[float], share: float = 0.09) -> list[float]:
+def _spaced(values: Sequence[float]) -> list[float]:
     """Those values, ascending, that are far enough apart on a log axis to be written."""
     ordered = sorted(set(values))
-    gap = share * float(np.log(ordered[-1] / ordered[0]))
+    gap = 0.09 * float(np.log(ordered[-1] / ordered[0]))
     kept = [ordered[0]]
     for value in ordered[1:-1]:
         if np.log(value / kept[-1]) >= gap and np.log(ordered[-1] / value) >= gap:

@@ -149,6 +149,21 @@ def calibration_error(confidence: ArrayLike, right: ArrayLike, *, n_bins: int = 
     return float(np.abs(gaps).sum() / len(sure))
 
 
+def smoothed_targets(codes: IntArray, n_classes: int) -> FloatArray:
+    """What probabilities are calibrated to, (n, K): (n + 1)/(n + 2) for the true class, not 1.
+
+    The other classes share the rest (Platt, 1999): a few texts, all answered rightly, are no proof
+    of certainty.
+
+    >>> smoothed_targets(np.array([0, 1]), 2).tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    """
+    n = len(codes)
+    targets = np.full((n, n_classes), 1.0 / (n + 2.0) / (n_classes - 1))
+    targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+    return targets
+
+
 def _checked_log_proba(proba: ArrayLike, n_classes: int, *, log: bool) -> FloatArray:
     table = np.asarray(proba, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != n_classes or len(table) == 0:
@@ -259,8 +274,12 @@ def auc(scores: FloatArray, same: NDArray[np.bool_]) -> float:
 
 def cosines(vectors: FloatArray, pairs: Pairs) -> FloatArray:
     """The cosine of each pair."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = _unit_rows(vectors)
     return np.asarray((unit[pairs.left] * unit[pairs.right]).sum(axis=1))
+
+
+def _unit_rows(vectors: FloatArray) -> FloatArray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def recall_at_1(vectors: FloatArray, authors: IntArray) -> float:
@@ -270,7 +289,7 @@ def recall_at_1(vectors: FloatArray, authors: IntArray) -> float:
     """
     first = np.flatnonzero(np.diff(authors, prepend=-1))
     first = first[np.append(authors, -1)[first + 1] == authors[first]]
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = _unit_rows(vectors)
     nearest = (unit[first] @ unit[first + 1].T).argmax(axis=1)
     return float((nearest == np.arange(len(first))).mean())
 

@@ -55,16 +55,12 @@ class Pooling:
     def fit(
         cls, evidence: FloatArray, counts: IntArray, log_prior: FloatArray, codes: IntArray
     ) -> Self:
-        """Minimise the log-loss of held-out texts; few texts stay near T = 1 and a = 1/2.
+        """Minimise the smoothed log-loss of held-out texts; few stay near T = 1 and a = 1/2."""
+        from scipy.optimize import minimize  # late, as below: answers need none
 
-        A right answer's target is (n + 1)/(n + 2) and not 1: a few texts, all answered rightly, are
-        no proof of certainty.
-        """
-        from scipy.optimize import minimize  # late: answers need none
+        from whowrote.metrics import smoothed_targets
 
-        n, k = evidence.shape
-        targets = np.full((n, k), 1.0 / (n + 2.0) / (k - 1))
-        targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+        targets = smoothed_targets(codes, evidence.shape[1])
 
         def loss(point: FloatArray) -> float:
             log_proba = cls(float(np.exp(point[0])), point[1]).log_proba(

@@ -32,14 +32,14 @@ def text_rows(read: Read) -> sparse.csr_matrix:
     return sparse.csr_matrix(share @ sparse.csr_matrix(read.X))
 
 
-def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
-    """Squared length of every row."""
-    return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
-
-
 def row_products(rows: sparse.csr_matrix, other: sparse.csr_matrix) -> FloatArray:
     """The inner product of each row with the row of the same number."""
     return np.asarray(rows.multiply(other).sum(axis=1), dtype=np.float64).ravel()
+
+
+def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
+    """Squared length of every row."""
+    return row_products(rows, rows)
 
 
 def unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:

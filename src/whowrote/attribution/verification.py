@@ -20,7 +20,8 @@ from scipy import sparse
 from scipy.special import expit
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.profiles import text_rows, unit_rows
+from whowrote.attribution.answers import words_of
+from whowrote.attribution.profiles import row_products, text_rows, unit_rows
 from whowrote.attribution.rows import Read
 
 PAIRS = 10_000
@@ -108,15 +109,13 @@ class Verifier:
 
 def text_words(read: Read) -> IntArray:
     """Words of every text."""
-    words = [max(1, len(passage.split())) for passage in read.passages.texts]
-    return np.bincount(read.passages.document, words).astype(np.intp)
+    return np.bincount(read.passages.document, words_of(read.passages.texts)).astype(np.intp)
 
 
 def cosines(rows: sparse.csr_matrix, pairs: IntArray) -> FloatArray:
     """The cosine of every pair of rows."""
     unit = unit_rows(sparse.csr_matrix(rows))
-    products = unit[pairs[:, 0]].multiply(unit[pairs[:, 1]])
-    return np.asarray(products.sum(axis=1), dtype=np.float64).ravel()
+    return row_products(unit[pairs[:, 0]], unit[pairs[:, 1]])
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def fit_verifier(read: Read, columns: Sequence[slice], codes: IntArray) -> Verif
     if len(whole.same) < LEAST_PAIRS:
         return None
     _, first = np.unique(read.passages.document, return_index=True)
-    words = np.array([max(1, len(read.passages.texts[row].split())) for row in first])
+    words = words_of([read.passages.texts[row] for row in first])
     part = _examples(sparse.csr_matrix(read.X)[first], words, codes, columns)
     figures = np.concatenate([whole.figures, part.figures])
     same = np.concatenate([whole.same, part.same])

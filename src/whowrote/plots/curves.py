@@ -224,11 +224,8 @@ def curves(
         axes.set_xscale("log")
         axes.set_xticks(lines[0].x, [f"{value:g}" for value in lines[0].x])
         axes.minorticks_off()
-    axes.set_xlabel(x_label, color=FAINT)
-    axes.set_ylabel(y_label, color=FAINT)
-    axes.grid(axis="y", color=RULE, lw=0.8)
+    _label_axes(axes, title, x_label, y_label)
     axes.legend(frameon=False, fontsize=9, labelcolor=INK)
-    finish(axes, title)
     return figure
 
 

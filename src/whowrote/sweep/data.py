@@ -30,7 +30,7 @@ from scipy import sparse
 from torch import Tensor
 
 from whowrote.corpus.splits import Split
-from whowrote.errors import InputError, did_you_mean
+from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.files import canonical_json
@@ -105,8 +105,7 @@ def _read_parquet(path: Path, author: str, vector: str | None, group: str | None
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as problem:
         raise InputError(
-            f"'{path}' is not a readable Parquet file ({str(problem).splitlines()[0]}); give a "
-            "whole one"
+            f"'{path}' is not a readable Parquet file ({first_line(problem)}); give a whole one"
         ) from None
     for name in filter(None, (author, group)):
         _present(path, name, table.column_names, "column")

@@ -29,6 +29,17 @@ OURS = "whowrote"
 
 
 @dataclass(frozen=True)
+class LengthBin:
+    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
+
+    low: int
+    high: int
+    n: int
+    error: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
 class Method:
     """The figures of one method, and what each text got: confidence, right or not."""
 
@@ -197,17 +208,6 @@ def _evaluated(
 
 
 # -- error against the length of a text ----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class LengthBin:
-    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
-
-    low: int
-    high: int
-    n: int
-    error: float
-    interval: Interval
 
 
 def error_by_length(words: ArrayLike, right: ArrayLike, n_bins: int = 6) -> tuple[LengthBin, ...]:

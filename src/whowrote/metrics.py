@@ -139,6 +139,18 @@ def macro_f1(confusion: ArrayLike) -> float:
     return float((2.0 * np.diag(counts)[total > 0] / total[total > 0]).mean())
 
 
+def matched_share(table: IntArray) -> float:
+    """The share of counts in their cell when every row has at most one column, in the best way.
+
+    >>> matched_share(np.array([[0, 2], [1, 1]]))
+    0.75
+    """
+    from scipy.optimize import linear_sum_assignment  # late: answers need none
+
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
 def calibration_error(confidence: ArrayLike, right: ArrayLike, *, n_bins: int = 15) -> float:
     """Expected calibration error of the best answers over bins of equal width."""
     if n_bins < 1:

@@ -59,9 +59,7 @@ def audit(
     min_words: Annotated[
         int, typer.Option(min=0, help="Authors with fewer words are listed.")
     ] = 2_500,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON, for programs.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count a corpus and look for what would flatter or spoil a result.
 

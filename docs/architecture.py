@@ -402,7 +402,9 @@ def _words(room: str) -> tuple[str, str]:
     """The name of a room with its inner rooms, and what it is for."""
     if room == GROUND:
         there = {room_of(module) for module in modules_of(SOURCE, PACKAGE)}
-        return "   ".join(name for name in FLOORS[0] if name in there), "what every room may import"
+        return "   ".join(
+            name for name in FLOORS[0] if name in there
+        ), "what every package may import"
     if room == EXPERIMENTS:
         return "whowrote_experiments", "the paper"
     inner = sorted(path.parent.name for path in (SOURCE / PACKAGE / room).glob("*/__init__.py"))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def two_rows_each(classes: NDArray[Any], counts: NDArray[Any]) -> None:
         )
 
 
-def fold_numbers(folds: Any, labels: NDArray[np.int64], n_members: int) -> NDArray[np.int64]:
+def fold_numbers(folds: Any, labels: IntArray, n_members: int) -> IntArray:
     """Require a fold per row, and rows of every class outside of every fold."""
     numbers = np.asarray(folds)
     if numbers.shape != labels.shape or numbers.dtype.kind not in "iu":

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.errors import InputError
 
 
@@ -233,7 +233,7 @@ class Pairs:
 
     left: IntArray
     right: IntArray
-    same: NDArray[np.bool_]
+    same: BoolArray
 
 
 def balanced_pairs(authors: IntArray, n_pairs: int, seed: int = 0) -> Pairs:
@@ -271,7 +271,7 @@ def _other_pairs(authors: IntArray, n: int, random: np.random.Generator) -> IntA
     return np.asarray(drawn[random.permutation(len(drawn))][:n], dtype=np.int64)
 
 
-def auc(scores: FloatArray, same: NDArray[np.bool_]) -> float:
+def auc(scores: FloatArray, same: BoolArray) -> float:
     """The chance that a pair by one author scores above one by two; ties count half.
 
     >>> auc(np.array([0.9, 0.8, 0.1, 0.8]), np.array([True, True, False, False]))
@@ -322,7 +322,7 @@ class Verification:
         return asdict(self)
 
 
-def verify(probability: FloatArray, same: NDArray[np.bool_]) -> Verification:
+def verify(probability: FloatArray, same: BoolArray) -> Verification:
     """All figures of the probabilities that two texts are by one author.
 
     >>> verify(np.array([0.9, 0.5, 0.2, 0.6]), np.array([True, True, False, False])).c_at_1

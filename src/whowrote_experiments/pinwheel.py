@@ -21,12 +21,11 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.metrics import confusion_matrix
 from sklearn.mixture import GaussianMixture
 
 from whowrote import __version__, plots
-from whowrote.arrays import FloatArray
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
 from whowrote.files import atomic_path, write_text
@@ -42,7 +41,7 @@ class Pinwheel:
     """Points and the arm each belongs to."""
 
     points: FloatArray
-    arms: NDArray[np.int64]
+    arms: IntArray
 
 
 def make_pinwheel(per_arm: int, seed: int) -> Pinwheel:
@@ -62,7 +61,7 @@ def make_pinwheel(per_arm: int, seed: int) -> Pinwheel:
     return Pinwheel(points[order], arms[order])
 
 
-def clustering_accuracy(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+def clustering_accuracy(truth: IntArray, labels: IntArray) -> float:
     """Share of rows that agree under the best one-to-one naming of the clusters.
 
     >>> clustering_accuracy(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))

@@ -13,14 +13,14 @@ Several *views* (ranges of columns) give several sets of contrasts side by side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.progress import tell
 
 TOLERANCE = 0.03
@@ -96,7 +96,7 @@ class Contrasts:
             arrays[f"bias.{number}"] = bias
         return arrays
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
+    def restore(self, state: Arrays) -> Self:
         """The opposite of :meth:`state`."""
         numbers = range(len(self.views))
         self.weights_ = tuple(state[f"weights.{n}"].astype(np.float32) for n in numbers)

@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import words_of
 from whowrote.attribution.profiles import row_products, text_rows, unit_rows
 from whowrote.attribution.rows import Read
@@ -123,7 +122,7 @@ class _Examples:
     """Pairs to learn from: similarities and lengths, and whether one author wrote both."""
 
     figures: FloatArray
-    same: NDArray[np.bool_]
+    same: BoolArray
 
 
 def _examples(

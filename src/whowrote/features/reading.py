@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from whowrote.arrays import IntArray
+from whowrote.arrays import Arrays, IntArray
 from whowrote.checks import choose_device
 from whowrote.errors import InputError, first_line
 from whowrote.features.bag import DeviceRows, GramRows
@@ -104,7 +104,7 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
     return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
 
 
-def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
+def _ngrams(arrays: Arrays) -> FittedNGrams:
     return FittedNGrams.restore(below(NGRAMS, arrays))
 
 

@@ -30,6 +30,7 @@ from whowrote.plots.style import (
     OUTSIDE,
     RIGHT,
     RULE,
+    Points,
     blend,
     finish,
     group_colour,
@@ -47,8 +48,6 @@ MANY_POINTS = 3000
 """More points than these go into an SVG as one picture, not as a shape each."""
 SHORT_NAME = 16
 """Of many authors, names keep no more characters than these."""
-
-Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

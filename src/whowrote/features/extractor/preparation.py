@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import IntArray
+from whowrote.arrays import BoolArray, IntArray
 from whowrote.corpus.texts import stream
 from whowrote.errors import InputError
 from whowrote.features import bag
@@ -137,7 +137,7 @@ class Counted:
     occurrences: IntArray
 
 
-def count_tokens(texts: Sequence[str], authors: IntArray, counts: NDArray[np.bool_]) -> Counted:
+def count_tokens(texts: Sequence[str], authors: IntArray, counts: BoolArray) -> Counted:
     """Tokenise; ``counts`` says which documents count towards the vocabulary."""
     raw: defaultdict[str, int] = defaultdict()
     raw.default_factory = raw.__len__
@@ -158,7 +158,7 @@ def count_tokens(texts: Sequence[str], authors: IntArray, counts: NDArray[np.boo
     )
 
 
-def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, NDArray[np.bool_]]]:
+def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, BoolArray]]:
     """Runs of documents that never part an author."""
     firsts = np.flatnonzero(np.diff(domain.authors, prepend=-1))
     n_texts, low = len(domain.texts), 0
@@ -198,7 +198,7 @@ def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) 
 
 
 def _learnt(
-    texts: Sequence[str], authors: IntArray, counts: NDArray[np.bool_]
+    texts: Sequence[str], authors: IntArray, counts: BoolArray
 ) -> tuple[list[str], IntArray]:
     """Those documents of a task that count."""
     return [text for text, counted in zip(texts, counts, strict=True) if counted], authors[counts]

@@ -263,7 +263,7 @@ class Run:
             self.best = {name: v.clone() for name, v in self.average.state_dict().items()}
         return record
 
-    def embed(self, documents: NDArray[np.int64]) -> NDArray[np.float32]:
+    def embed(self, documents: IntArray) -> NDArray[np.float32]:
         """LEVs of documents by the averaged weights."""
         longest = self.config.batch.max_crop
         return embed_documents(
@@ -394,7 +394,7 @@ def embed_documents(
     return found
 
 
-def nearest(vectors: Tensor, count: int) -> NDArray[np.int64]:
+def nearest(vectors: Tensor, count: int) -> IntArray:
     """For every row the ``count`` nearest others by cosine."""
     unit = nn.functional.normalize(vectors, dim=1)
     found = []

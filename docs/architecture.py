@@ -83,7 +83,7 @@ def modules_of(source: Path, package: str) -> dict[str, Path]:
 def room_of(module: str) -> str:
     """The first part of a dotted name below ``whowrote``; the package itself is ``__init__``.
 
-    >>> room_of("whowrote.model.fast.distance"), room_of("whowrote")
+    >>> room_of("whowrote.model.fast.precision"), room_of("whowrote")
     ('model', '__init__')
     >>> room_of("whowrote_experiments.table1")
     'whowrote_experiments'
@@ -402,7 +402,9 @@ def _words(room: str) -> tuple[str, str]:
     """The name of a room with its inner rooms, and what it is for."""
     if room == GROUND:
         there = {room_of(module) for module in modules_of(SOURCE, PACKAGE)}
-        return "   ".join(name for name in FLOORS[0] if name in there), "what every room may import"
+        return "   ".join(
+            name for name in FLOORS[0] if name in there
+        ), "what every package may import"
     if room == EXPERIMENTS:
         return "whowrote_experiments", "the paper"
     inner = sorted(path.parent.name for path in (SOURCE / PACKAGE / room).glob("*/__init__.py"))

@@ -49,7 +49,7 @@ def smooth_map(x: np.ndarray[Any, Any], random: np.random.Generator) -> np.ndarr
 
 
 def draw(per_component: int, outliers: float, seed: int, part: int) -> Data:
-    """Rows of one seed; ``part`` 0 is for training and 1 for judging, with the same map."""
+    """Rows of one seed; ``part`` 0 is for training and 1 for evaluation, with the same map."""
     random = np.random.default_rng([seed, part])
     latents = np.concatenate(
         [
@@ -95,7 +95,7 @@ def matched_order(truth: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> 
 def run_one(seed: int, component: str, per_component: int, max_epochs: int) -> Trial:
     """Fit one family on one draw."""
     training = draw(per_component, 0.05, seed, part=0)
-    judging = draw(per_component, 0.0, seed, part=1)
+    held_out = draw(per_component, 0.0, seed, part=1)
     model = MixtureVAEClusterer(
         3,
         component=component,
@@ -107,14 +107,14 @@ def run_one(seed: int, component: str, per_component: int, max_epochs: int) -> T
         validation_fraction=0.0,
         random_state=seed,
     ).fit(training.rows)
-    labels, bounds = model.predict(judging.rows), model.bound(judging.rows)
-    order = matched_order(judging.components, labels)
+    labels, bounds = model.predict(held_out.rows), model.bound(held_out.rows)
+    order = matched_order(held_out.components, labels)
     return Trial(
         seed=seed,
         component=component,
         held_out_bound=float(bounds.mean()),
         median_bound=float(np.median(bounds)),
-        accuracy=clustering_accuracy(judging.components, labels),
+        accuracy=clustering_accuracy(held_out.components, labels),
         degrees_of_freedom=[float(model.degrees_of_freedom_[k]) for k in order],
     )
 

@@ -124,7 +124,7 @@ def run_variant(
         "authors": outcome.extractor.card["authors"],
         "documents": outcome.extractor.card["documents"],
         "device": _device_name(device),
-        "seconds": {"training": trained, "judging": perf_counter() - began - trained},
+        "seconds": {"training": trained, "evaluation": perf_counter() - began - trained},
         **figures,
     }
 

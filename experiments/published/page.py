@@ -10,8 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from whowrote import plots
 from whowrote.files import write_text
 from whowrote_experiments import claims, figures
+from whowrote_experiments.commands import RECORDS
 from whowrote_experiments.dimensions import Dimensions, dimensions
 from whowrote_experiments.page import MISSING, as_table, fill
 from whowrote_experiments.table1 import (
@@ -24,7 +26,7 @@ from whowrote_experiments.table1 import (
     Table1,
     table1,
 )
-from whowrote_experiments.trials import RECORDS, Trials, read
+from whowrote_experiments.trials import Trials, read
 
 ROOT = Path(__file__).parents[2]
 CLAIMS = ("a", "extension", "b", "c", "d", "tails")
@@ -125,11 +127,16 @@ def draw(trials: Trials, out: Path) -> None:
     """Figures 3 to 5."""
     own = trials.of("blog30")
     found = dimensions(own)
-    figures.save(figures.figure3(table1(own)), out, "figure3")
-    figures.save(figures.figure4(found), out, "figure4")
-    figures.save(figures.figure5(found), out, "figure5")
+    plots.save_all(
+        {
+            "figure3": figures.figure3(table1(own)),
+            "figure4": figures.figure4(found),
+            "figure5": figures.figure5(found),
+        },
+        out,
+    )
     if free := _free_tails(own):
-        figures.save(figures.figure5(free), out, "figure5_free_tails")
+        plots.save_all({"figure5_free_tails": figures.figure5(free)}, out)
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_HOME = {
+_MODULES = {
     "AdHominem": "whowrote.features",
     "Attribution": "whowrote.attribution",
     "Attributor": "whowrote.attribution",
@@ -51,7 +51,7 @@ __all__ = [
     "load",
 ]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -66,14 +67,6 @@ def choose_device(name: str | torch.device | None = None) -> torch.device:
     return torch.device(asked if index else kind)
 
 
-def fitted(estimator: Any, attribute: str) -> None:
-    """Require what ``fit`` learns; the error is scikit-learn's, loaded only to be raised."""
-    if not hasattr(estimator, attribute):
-        from sklearn.utils.validation import check_is_fitted
-
-        check_is_fitted(estimator, attribute)
-
-
 def all_finite(X: Any) -> None:
     """Require every value of X to be finite, and name the first that is not."""
     is_sparse = sparse.issparse(X)
@@ -97,21 +90,25 @@ def all_finite(X: Any) -> None:
     )
 
 
-def enough_per_class(classes: NDArray[Any], counts: NDArray[Any], lone: bool) -> None:
-    """Require at least two classes, and two rows of each unless unlabelled rows come along."""
+def two_classes(classes: NDArray[Any]) -> None:
+    """Require at least two classes."""
     if len(classes) < 2:
         raise InputError(
             f"y has one class only, {classes.tolist()[0]!r}; a classifier needs at least two "
             "classes: add texts by another author"
         )
-    if lone and counts.min() < 2:
+
+
+def two_rows_each(classes: NDArray[Any], counts: NDArray[Any]) -> None:
+    """Require at least two rows of every class."""
+    if counts.min() < 2:
         rare = classes.tolist()[int(np.argmin(counts))]
         raise InputError(
             f"class {rare!r} has 1 row; each class needs at least 2: add texts or leave it out"
         )
 
 
-def fold_numbers(folds: Any, labels: NDArray[np.int64], n_members: int) -> NDArray[np.int64]:
+def fold_numbers(folds: Any, labels: IntArray, n_members: int) -> IntArray:
     """Require a fold per row, and rows of every class outside of every fold."""
     numbers = np.asarray(folds)
     if numbers.shape != labels.shape or numbers.dtype.kind not in "iu":

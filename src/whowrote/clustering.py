@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 from scipy.linalg import hadamard
-from scipy.optimize import linear_sum_assignment
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -50,6 +49,7 @@ from whowrote.estimators import MixtureVAEClusterer
 from whowrote.estimators.scaling import Scaling
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named
+from whowrote.metrics import matched_share
 from whowrote.progress import listening, tell
 
 DIMENSIONS = 8
@@ -362,11 +362,10 @@ def agreement(authors: Sequence[str | None], groups: Sequence[int]) -> Agreement
     columns = np.array([group for _, group in known]) - 1
     table = np.zeros((len(names), max(groups)), dtype=np.int64)
     np.add.at(table, (codes, columns), 1)
-    rows, matched = linear_sum_assignment(table, maximize=True)
     return Agreement(
         texts=len(known),
         adjusted_rand=float(adjusted_rand_score(codes, columns)),
-        accuracy=float(table[rows, matched].sum() / len(known)),
+        accuracy=matched_share(table),
         authors=tuple(names.tolist()),
         table=tuple(map(tuple, table.tolist())),
     )

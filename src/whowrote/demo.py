@@ -133,7 +133,7 @@ class Trial:
 def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSIDER) -> DemoResult:
     """Train on most addresses, attribute the held-out ones and the outsider's, write a page."""
     began = time.perf_counter()
-    with timed() as watch:
+    with timed() as stopwatch:
         trial = hold_out(read_addresses(), presidents=presidents, outsider=outsider, seed=seed)
         tell("reading the addresses", 1, 1)
         training = as_corpus(trial.training)
@@ -165,7 +165,7 @@ def run(out: Path, *, presidents: int = 12, seed: int = 0, outsider: str = OUTSI
         seed=seed,
         page=out / "demo.html",
         plot=plot,
-        seconds={**watch.seconds, "all": time.perf_counter() - began},
+        seconds={**stopwatch.seconds, "all": time.perf_counter() - began},
         peak_memory_mb=peak_memory_mb(),
     )
     write_demo_page(result, figures)
@@ -291,7 +291,7 @@ def _score(right: Sequence[bool]) -> Score:
     return Score(sum(right), len(right), wilson(sum(right), len(right)))
 
 
-# The page: the table, the pictures, and how to read them
+# -- the page: the table, the pictures, and how to read them -------------------------------------
 
 CAPTIONS = {
     "answers": "The probability of the best enrolled author of each address. Grey: held by a "

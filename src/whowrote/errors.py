@@ -16,6 +16,15 @@ class CorpusWarning(UserWarning):
     """A text was repaired or skipped; the whole list is in ``corpus.notes``."""
 
 
+def first_line(problem: BaseException) -> str:
+    r"""What another library complains of, short enough for one sentence.
+
+    >>> first_line(OSError("no such file\nand much more")), first_line(ValueError())
+    ('no such file', 'ValueError')
+    """
+    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """The end of a sentence about a misspelt name, or nothing.
 

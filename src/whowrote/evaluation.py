@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whowrote.arrays import FloatArray
+from whowrote.arrays import BoolArray, FloatArray
 from whowrote.attribution import Attributor
 from whowrote.attribution.answers import words_of
 from whowrote.corpus.splits import combined_hash, folds
@@ -26,6 +26,17 @@ from whowrote.metrics import Evaluation, Interval, evaluate, wilson
 from whowrote.progress import tell
 
 OURS = "whowrote"
+
+
+@dataclass(frozen=True)
+class LengthBin:
+    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
+
+    low: int
+    high: int
+    n: int
+    error: float
+    interval: Interval
 
 
 @dataclass(frozen=True)
@@ -73,7 +84,7 @@ class _Answers:
     """Log-probabilities of some texts, and whether "none of these" was said."""
 
     log_proba: FloatArray
-    none: NDArray[np.bool_] | None
+    none: BoolArray | None
 
 
 def _ours(attributor: Attributor) -> Callable[[Corpus, Corpus], _Answers]:
@@ -196,18 +207,7 @@ def _evaluated(
     )
 
 
-# Error against the length of a text
-
-
-@dataclass(frozen=True)
-class LengthBin:
-    """Texts of ``low`` to ``high`` words (both occur), and how often their answer was wrong."""
-
-    low: int
-    high: int
-    n: int
-    error: float
-    interval: Interval
+# -- error against the length of a text ----------------------------------------------------------
 
 
 def error_by_length(words: ArrayLike, right: ArrayLike, n_bins: int = 6) -> tuple[LengthBin, ...]:
@@ -227,7 +227,7 @@ def error_by_length(words: ArrayLike, right: ArrayLike, n_bins: int = 6) -> tupl
     return tuple(_bin(lengths[bins == one], hits[bins == one]) for one in np.unique(bins))
 
 
-def _bin(lengths: NDArray[np.int_], hits: NDArray[np.bool_]) -> LengthBin:
+def _bin(lengths: NDArray[np.int_], hits: BoolArray) -> LengthBin:
     wrong = int((~hits).sum())
     return LengthBin(
         low=int(lengths.min()),
@@ -238,7 +238,7 @@ def _bin(lengths: NDArray[np.int_], hits: NDArray[np.bool_]) -> LengthBin:
     )
 
 
-def _check_lengths(lengths: NDArray[np.int_], hits: NDArray[np.bool_], n_bins: int) -> None:
+def _check_lengths(lengths: NDArray[np.int_], hits: BoolArray, n_bins: int) -> None:
     if lengths.ndim != 1 or lengths.shape != hits.shape or len(lengths) == 0:
         raise InputError(
             f"words has shape {lengths.shape} and right {hits.shape}; both must have one entry per "

@@ -22,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from whowrote import __version__
+from whowrote.arrays import Arrays
 from whowrote.errors import InputError
 
 
@@ -82,6 +83,11 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
+def canonical_hash(value: Any) -> str:
+    """The SHA-256 of :func:`canonical_json`, as hexadecimal digits: equal values, equal hashes."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
 # -- model files ---------------------------------------------------------------------------------
 
 FORMAT = 1
@@ -94,10 +100,10 @@ class ModelFile:
 
     kind: str
     values: Mapping[str, Any]
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
 
 
-def below(prefix: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+def below(prefix: str, arrays: Arrays) -> dict[str, Any]:
     """The arrays whose names begin with ``prefix``, by the rest of their names.
 
     >>> below("fleet.", {"fleet.loc": np.zeros(1), "scaling.mean": np.ones(1)})

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.errors import InputError
 
 
@@ -71,7 +71,6 @@ def evaluate(
     classes: Sequence[Any] | NDArray[Any],
     *,
     log: bool = False,
-    confidence: float = 0.95,
     n_bins: int = 15,
 ) -> Evaluation:
     """Compare probabilities (or, with ``log``, log-probabilities) with the true classes.
@@ -90,7 +89,7 @@ def evaluate(
     return Evaluation(
         n=len(codes),
         error=wrong / len(codes),
-        error_interval=wilson(wrong, len(codes), confidence=confidence),
+        error_interval=wilson(wrong, len(codes)),
         macro_f1=macro_f1(confusion),
         brier=float(((probabilities - np.eye(len(names))[codes]) ** 2).sum(axis=1).mean()),
         ece=calibration_error(probabilities.max(axis=1), codes == answers, n_bins=n_bins),
@@ -140,6 +139,18 @@ def macro_f1(confusion: ArrayLike) -> float:
     return float((2.0 * np.diag(counts)[total > 0] / total[total > 0]).mean())
 
 
+def matched_share(table: IntArray) -> float:
+    """The share of counts in their cell when every row has at most one column, in the best way.
+
+    >>> matched_share(np.array([[0, 2], [1, 1]]))
+    0.75
+    """
+    from scipy.optimize import linear_sum_assignment  # late: answers need none
+
+    rows, columns = linear_sum_assignment(table, maximize=True)
+    return float(table[rows, columns].sum() / table.sum())
+
+
 def calibration_error(confidence: ArrayLike, right: ArrayLike, *, n_bins: int = 15) -> float:
     """Expected calibration error of the best answers over bins of equal width."""
     if n_bins < 1:
@@ -148,6 +159,21 @@ def calibration_error(confidence: ArrayLike, right: ArrayLike, *, n_bins: int = 
     bins = np.minimum((sure * n_bins).astype(np.intp), n_bins - 1)
     gaps = np.bincount(bins, weights=hits - sure, minlength=n_bins)
     return float(np.abs(gaps).sum() / len(sure))
+
+
+def smoothed_targets(codes: IntArray, n_classes: int) -> FloatArray:
+    """What probabilities are calibrated to, (n, K): (n + 1)/(n + 2) for the true class, not 1.
+
+    The other classes share the rest (Platt, 1999): a few texts, all answered rightly, are no proof
+    of certainty.
+
+    >>> smoothed_targets(np.array([0, 1]), 2).tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    """
+    n = len(codes)
+    targets = np.full((n, n_classes), 1.0 / (n + 2.0) / (n_classes - 1))
+    targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+    return targets
 
 
 def _checked_log_proba(proba: ArrayLike, n_classes: int, *, log: bool) -> FloatArray:
@@ -198,7 +224,7 @@ def _plain(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
-# Pairs of texts, by one author or by two
+# -- pairs of texts, by one author or by two -----------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -207,7 +233,7 @@ class Pairs:
 
     left: IntArray
     right: IntArray
-    same: NDArray[np.bool_]
+    same: BoolArray
 
 
 def balanced_pairs(authors: IntArray, n_pairs: int, seed: int = 0) -> Pairs:
@@ -245,7 +271,7 @@ def _other_pairs(authors: IntArray, n: int, random: np.random.Generator) -> IntA
     return np.asarray(drawn[random.permutation(len(drawn))][:n], dtype=np.int64)
 
 
-def auc(scores: FloatArray, same: NDArray[np.bool_]) -> float:
+def auc(scores: FloatArray, same: BoolArray) -> float:
     """The chance that a pair by one author scores above one by two; ties count half.
 
     >>> auc(np.array([0.9, 0.8, 0.1, 0.8]), np.array([True, True, False, False]))
@@ -260,8 +286,12 @@ def auc(scores: FloatArray, same: NDArray[np.bool_]) -> float:
 
 def cosines(vectors: FloatArray, pairs: Pairs) -> FloatArray:
     """The cosine of each pair."""
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = _unit_rows(vectors)
     return np.asarray((unit[pairs.left] * unit[pairs.right]).sum(axis=1))
+
+
+def _unit_rows(vectors: FloatArray) -> FloatArray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def recall_at_1(vectors: FloatArray, authors: IntArray) -> float:
@@ -271,7 +301,7 @@ def recall_at_1(vectors: FloatArray, authors: IntArray) -> float:
     """
     first = np.flatnonzero(np.diff(authors, prepend=-1))
     first = first[np.append(authors, -1)[first + 1] == authors[first]]
-    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = _unit_rows(vectors)
     nearest = (unit[first] @ unit[first + 1].T).argmax(axis=1)
     return float((nearest == np.arange(len(first))).mean())
 
@@ -292,7 +322,7 @@ class Verification:
         return asdict(self)
 
 
-def verify(probability: FloatArray, same: NDArray[np.bool_]) -> Verification:
+def verify(probability: FloatArray, same: BoolArray) -> Verification:
     """All figures of the probabilities that two texts are by one author.
 
     >>> verify(np.array([0.9, 0.5, 0.2, 0.6]), np.array([True, True, False, False])).c_at_1

@@ -60,10 +60,10 @@ def listening(listener: Callable[[Stage], None]) -> Iterator[None]:
 class Stopwatch:
     """A listener that adds up seconds by stage: those since the last word count for the next.
 
-    >>> watch = Stopwatch()
-    >>> with listening(watch):
+    >>> stopwatch = Stopwatch()
+    >>> with listening(stopwatch):
     ...     tell("reading", 1, 1)
-    >>> list(watch.seconds)
+    >>> list(stopwatch.seconds)
     ['reading']
     """
 
@@ -83,9 +83,9 @@ class Stopwatch:
 @contextmanager
 def timed() -> Iterator[Stopwatch]:
     """Add up the seconds of the stages inside, while whoever listens already goes on listening."""
-    watch = Stopwatch(_listener.get())
-    with listening(watch):
-        yield watch
+    stopwatch = Stopwatch(_listener.get())
+    with listening(stopwatch):
+        yield stopwatch
 
 
 @contextmanager

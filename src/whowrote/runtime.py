@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any
 
 
-def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``; ``homes`` has the module of every name.
+def on_first_use(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """A package's ``__getattr__``; ``modules`` has the module of every name.
 
     >>> find = on_first_use("whowrote", {"usable_cores": "whowrote.runtime"})
     >>> find("usable_cores").__name__
@@ -23,10 +23,10 @@ def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]
     """
 
     def find(name: str) -> Any:
-        if name in homes:
-            return getattr(import_module(homes[name]), name)
+        if name in modules:
+            return getattr(import_module(modules[name]), name)
         raise AttributeError(
-            f"module {package!r} has no attribute {name!r}; it has {sorted(homes)}"
+            f"module {package!r} has no attribute {name!r}; it has {sorted(modules)}"
         )
 
     return find

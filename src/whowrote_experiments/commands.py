@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whowrote.formatting import table
+
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from whowrote_experiments.paired import Paired
     from whowrote_experiments.pinwheel import Outcome, Trial
     from whowrote_experiments.published import Step
@@ -15,6 +19,7 @@ if TYPE_CHECKING:
     from whowrote_experiments.trials import Trials
 
 RECORDS = Path("experiments/results/published")
+"""Where the committed records of the published evaluation are."""
 PANELS = Path("experiments/results/pinwheel.npz")
 
 Records = Annotated[Path, typer.Option(help="Folder or file of records.")]
@@ -22,7 +27,19 @@ CorpusName = Annotated[str, typer.Option("--corpus", help="Which corpus of the r
 Out = Annotated[Path, typer.Option(help="Folder for the figure, as PNG and SVG.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
+experiment = typer.Typer(
+    help="Repeat the published experiments. Example: `whowrote experiment pinwheel`",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
 
+
+@experiment.callback()
+def _group() -> None:
+    """Repeat the published experiments. Example: `whowrote experiment pinwheel`."""
+
+
+@experiment.command()
 def fit(
     protocol: Annotated[Path, typer.Argument(help="A TOML file: methods, grids, folds, sizes.")],
     vectors: Annotated[Path, typer.Option(help="Vectors and authors: .npz or .parquet.")],
@@ -61,6 +78,7 @@ def fit(
     typer.echo(f"{made.coverage()}\nRecords: {out}")
 
 
+@experiment.command()
 def pack(
     sources: Annotated[list[Path], typer.Argument(help="Folders or files of records.")],
     to: Annotated[Path, typer.Option(help="The file to write, ending in .parquet.")],
@@ -75,6 +93,7 @@ def pack(
     typer.echo(f"{made.coverage()}, {to.stat().st_size / 1e6:.2f} MB\nRecords: {to}")
 
 
+@experiment.command()
 def table1(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
@@ -98,6 +117,7 @@ def table1(
         _show(made)
 
 
+@experiment.command()
 def figure2(
     record: Annotated[
         Path, typer.Option(help="What `whowrote experiment pinwheel` kept.")
@@ -113,6 +133,7 @@ def figure2(
     _save(draw(record), out, "figure2", "one fit stands behind it")
 
 
+@experiment.command()
 def figure3(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
@@ -129,6 +150,7 @@ def figure3(
     _save(draw(made), out, "figure3", made.coverage)
 
 
+@experiment.command()
 def figure4(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
@@ -145,6 +167,7 @@ def figure4(
     _save(draw(found), out, "figure4", found.coverage)
 
 
+@experiment.command()
 def figure5(
     records: Records = RECORDS,
     corpus: CorpusName = "blog30",
@@ -162,96 +185,13 @@ def figure5(
     _save(draw(found), out, "figure5", found.coverage)
 
 
-COMMANDS = (fit, pack, table1, figure2, figure3, figure4, figure5)
-
-
-def _trials(records: Path, corpus: str) -> Trials:
-    from whowrote_experiments.trials import read
-
-    return read(records).of(corpus)
-
-
-def _save(figure: Any, out: Path, name: str, coverage: str) -> None:
-    from whowrote_experiments.figures import save
-
-    for path in save(figure, out, name):
-        typer.echo(f"Figure: {path}")
-    typer.echo(coverage)
-
-
-def _show(made: Table1) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    title = f"Test error in %, {made.corpus}: mean ± standard deviation over folds"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("method")
-    for share in made.sizes:
-        table.add_column(f"{share:.0%}", justify="right", no_wrap=True)
-    for method in made.methods:
-        table.add_row(method, *(_cell(made, method, share) for share in made.sizes))
-    console.print(table)
-    for method in made.methods:
-        if method.startswith("SMM-VAE"):
-            console.print("", _tests(made, method), sep="\n")
-    diverged = f"; {made.n_diverged} diverged" if made.n_diverged else ""
-    console.print(f"\n{made.coverage}{diverged}", highlight=False, soft_wrap=True)
-
-
-def _cell(made: Table1, method: str, share: float) -> str:
-    cell = made.cells.get((method, share))
-    if cell is None:
-        return "-"
-    most = max(len(own.chosen) for own in made.cells.values())
-    few = f" ({len(cell.chosen)} of {most} folds)" if len(cell.chosen) < most else ""
-    return f"{100 * cell.mean:.2f} ± {100 * cell.spread:.2f}{few}"
-
-
-def _tests(made: Table1, method: str) -> Any:
-    from rich.table import Table
-
-    title = f"{method} minus others, points, and p (corrected resampled t-test)"
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("against")
-    for share in made.sizes:
-        table.add_column(f"{share:.0%}", justify="right", no_wrap=True)
-    found = {(one.second, one.share): one.test for one in made.against(method)}
-    for other in made.methods:
-        if other != method:
-            tests = [found.get((other, share)) for share in made.sizes]
-            table.add_row(other, *("-" if t is None else _difference(t) for t in tests))
-    return table
-
-
-def _difference(test: Paired) -> str:
-    p = f"{test.p:.2f}".removeprefix("0")  # a column less in a narrow window
-    return f"{100 * test.difference:+.2f} ({p})"
-
-
-experiment = typer.Typer(
-    help="Repeat the published experiments. Example: `whowrote experiment pinwheel`",
-    no_args_is_help=True,
-    rich_markup_mode="markdown",
-)
-
-
-@experiment.callback()
-def _group() -> None:
-    """Repeat the published experiments. Example: `whowrote experiment pinwheel`."""
-
-
-for _command in COMMANDS:
-    experiment.command()(_command)
-
-
 @experiment.command()
 def pinwheel(
     out: Annotated[Path, typer.Option(help="Folder for figure and record.")] = Path("pinwheel"),
     seeds: Annotated[int, typer.Option(min=1, help="How many draws of the data.")] = 10,
     points: Annotated[int, typer.Option(min=10, help="Points per arm.")] = 400,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs after the warm-up.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Cluster a five-armed pinwheel without labels: figure, and accuracy over ten seeds.
 
@@ -273,18 +213,78 @@ def pinwheel(
 
         typer.echo(json.dumps(outcome.to_dict()))
     else:
-        _table(outcome)
+        _show_pinwheel(outcome)
         typer.echo(f"Figure: {out / 'pinwheel.png'}\nRecord: {out / 'pinwheel.json'}")
 
 
-def _table(outcome: Outcome) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _trials(records: Path, corpus: str) -> Trials:
+    from whowrote_experiments.trials import read
 
-    table = Table(title=f"Clustering accuracy over {len(outcome.trials)} draws", box=None)
-    table.add_column("method")
-    for name in ("mean", "sd", "worst"):
-        table.add_column(name, justify="right")
+    return read(records).of(corpus)
+
+
+def _save(figure: Any, out: Path, name: str, coverage: str) -> None:
+    from whowrote.plots import save_all
+
+    for path in save_all({name: figure}, out):
+        typer.echo(f"Figure: {path}")
+    typer.echo(coverage)
+
+
+def _show(made: Table1) -> None:
+    from rich.console import Console
+
+    console = Console()
+    title = f"Test error in %, {made.corpus}: mean ± standard deviation over folds"
+    errors = _by_size(title, "method", made)
+    for method in made.methods:
+        errors.add_row(method, *(_cell(made, method, share) for share in made.sizes))
+    console.print(errors)
+    for method in made.methods:
+        if method.startswith("SMM-VAE"):
+            console.print("", _tests(made, method), sep="\n")
+    diverged = f"; {made.n_diverged} diverged" if made.n_diverged else ""
+    console.print(f"\n{made.coverage}{diverged}", highlight=False, soft_wrap=True)
+
+
+def _by_size(title: str, rows: str, made: Table1) -> Table:
+    """An empty table with a column for every training size."""
+    empty = table(title, rows, *(f">{share:.0%}" for share in made.sizes), pad_edge=False)
+    for column in empty.columns[1:]:
+        column.no_wrap = True
+    return empty
+
+
+def _cell(made: Table1, method: str, share: float) -> str:
+    cell = made.cells.get((method, share))
+    if cell is None:
+        return "-"
+    most = max(len(own.chosen) for own in made.cells.values())
+    folds = f" ({len(cell.chosen)} of {most} folds)" if len(cell.chosen) < most else ""
+    return f"{100 * cell.mean:.2f} ± {100 * cell.spread:.2f}{folds}"
+
+
+def _tests(made: Table1, method: str) -> Table:
+    title = f"{method} minus others, points, and p (corrected resampled t-test)"
+    differences = _by_size(title, "against", made)
+    found = {(one.second, one.share): one.test for one in made.against(method)}
+    for other in made.methods:
+        if other != method:
+            tests = [found.get((other, share)) for share in made.sizes]
+            differences.add_row(other, *("-" if t is None else _difference(t) for t in tests))
+    return differences
+
+
+def _difference(test: Paired) -> str:
+    p = f"{test.p:.2f}".removeprefix("0")  # a column less in a narrow window
+    return f"{100 * test.difference:+.2f} ({p})"
+
+
+def _show_pinwheel(outcome: Outcome) -> None:
+    from rich.console import Console
+
+    title = f"Clustering accuracy over {len(outcome.trials)} draws"
+    made = table(title, "method", ">mean", ">sd", ">worst")
     for method, row in outcome.summary().items():
-        table.add_row(method, f"{row['mean']:.2%}", f"{row['sd']:.2%}", f"{row['worst']:.2%}")
-    Console().print(table)
+        made.add_row(method, f"{row['mean']:.2%}", f"{row['sd']:.2%}", f"{row['worst']:.2%}")
+    Console().print(made)

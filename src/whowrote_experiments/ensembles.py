@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from whowrote import checks
+from whowrote.arrays import IntArray
 from whowrote.corpus.splits import Split
 from whowrote.sweep.data import Dataset, Part, Stage, checked_data, checked_parts
 from whowrote.sweep.groups import PROTOCOL, Task, Trained, grouped, train_group, versions
@@ -128,7 +129,7 @@ def _record(
     )
 
 
-def _error(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def _error(probabilities: NDArray[np.float64], labels: IntArray) -> float:
     return float((probabilities.argmax(axis=1) != labels).mean())
 
 

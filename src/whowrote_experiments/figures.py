@@ -81,8 +81,3 @@ def figure5(found: Dimensions) -> Any:
     return plots.author_panels(
         panels, x_label="latent dimension D", y_label="degrees of freedom, every author"
     )
-
-
-def save(figure: Any, out: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and as SVG."""
-    return [plots.save(figure, out / f"{name}.{suffix}") for suffix in ("png", "svg")]

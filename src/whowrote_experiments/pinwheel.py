@@ -21,16 +21,15 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import confusion_matrix
 from sklearn.mixture import GaussianMixture
 
 from whowrote import __version__, plots
-from whowrote.arrays import FloatArray
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClusterer
 from whowrote.files import atomic_path, write_text
+from whowrote.metrics import matched_share
 
 ARMS = 5
 FRESH_SEEDS = range(20, 30)
@@ -42,7 +41,7 @@ class Pinwheel:
     """Points and the arm each belongs to."""
 
     points: FloatArray
-    arms: NDArray[np.int64]
+    arms: IntArray
 
 
 def make_pinwheel(per_arm: int, seed: int) -> Pinwheel:
@@ -62,15 +61,13 @@ def make_pinwheel(per_arm: int, seed: int) -> Pinwheel:
     return Pinwheel(points[order], arms[order])
 
 
-def clustering_accuracy(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+def clustering_accuracy(truth: IntArray, labels: IntArray) -> float:
     """Share of rows that agree under the best one-to-one naming of the clusters.
 
     >>> clustering_accuracy(np.array([0, 0, 1, 1]), np.array([1, 1, 0, 0]))
     1.0
     """
-    table = confusion_matrix(truth, labels)
-    rows, columns = linear_sum_assignment(-table)
-    return float(table[rows, columns].sum() / len(truth))
+    return matched_share(confusion_matrix(truth, labels))
 
 
 def make_model(component: str, seed: int, max_epochs: int) -> MixtureVAEClusterer:
@@ -164,9 +161,7 @@ def run(
         report(trial)
     outcome = Outcome(trials, make_pinwheel(per_arm, seeds[0]), models[0])
     panels = panels_of(outcome)
-    figure = plots.scatter_panels(panels)
-    for suffix in ("png", "svg"):
-        plots.save(figure, out / f"pinwheel.{suffix}")
+    plots.save_all({"pinwheel": plots.scatter_panels(panels)}, out)
     write_panels(panels, out / "pinwheel.npz")
     write_text(out / "pinwheel.json", json.dumps(outcome.to_dict(), indent=1) + "\n")
     return outcome

@@ -9,7 +9,6 @@ together, or packed into one file.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import load
 from whowrote.errors import InputError
-from whowrote.files import canonical_json
+from whowrote.files import canonical_hash
 from whowrote.sweep import Record, read_vectors, sweep
 from whowrote.sweep.data import checked_data
 from whowrote_experiments import trials as files
@@ -102,7 +101,7 @@ def _mark(unit: Unit, material: Material, protocol: Protocol) -> str:
     method = {name: _listed(value) for name, value in vars(unit.method).items()}
     values = [method, unit.share, list(unit.folds), unit.dimension, unit.ensembles]
     rest = [protocol.folds, protocol.seed, list(protocol.sizes), material.hash]
-    return hashlib.sha256(canonical_json([*values, *rest]).encode()).hexdigest()[:10]
+    return canonical_hash([*values, *rest])[:10]
 
 
 def _listed(value: Any) -> Any:

@@ -16,8 +16,6 @@ from pathlib import Path
 from whowrote.errors import InputError
 from whowrote.sweep.records import Packed, Record, check_suffix, read_packed, write_packed
 
-RECORDS = Path("experiments/results/published")
-
 
 @dataclass(frozen=True)
 class Trials:

@@ -171,8 +171,8 @@ def test_uniform_at_every_length() -> None:
     figures, words = truth.texts(new, rng)
     rows = np.arange(len(new)), new
 
-    def shares(judge: Norms) -> list[float]:
-        found = judge.p_values(np.repeat(figures[:, None], 10, axis=1), words)[rows]
+    def shares(norms: Norms) -> list[float]:
+        found = norms.p_values(np.repeat(figures[:, None], 10, axis=1), words)[rows]
         return [float((found[part] < 0.1).mean()) for part in (words < 200, words > 1000)]
 
     assert shares(norms) == pytest.approx([0.1, 0.1], abs=0.06)

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.metrics import adjusted_rand_score
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
-from whowrote.estimators.clusterer import in_a_crowd
+from whowrote.estimators.clusterer import inlier_mask
 
 # Sparse rows
 
@@ -126,15 +126,15 @@ def test_many_columns_start_from_leading_directions(quick: dict[str, Any]) -> No
     assert adjusted_rand_score(y, model.labels_) > 0.9
 
 
-def test_lonely_rows_do_not_start_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outliers_do_not_start_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = np.random.default_rng(0).normal(size=(100, 2))
     rows[:3] += [[90.0, 0.0], [0.0, 90.0], [-90.0, 0.0]]
-    crowded = in_a_crowd(rows, 2, seed=0)
-    assert crowded.sum() == 90
-    assert np.abs(rows[crowded]).max() < 5.0
-    assert in_a_crowd(rows[:20], 2, seed=0).all()  # too few to tell
+    inliers = inlier_mask(rows, 2, seed=0)
+    assert inliers.sum() == 90
+    assert np.abs(rows[inliers]).max() < 5.0
+    assert inlier_mask(rows[:20], 2, seed=0).all()  # too few to tell
     monkeypatch.setattr("whowrote.estimators.clusterer.MIXTURE_ROWS", 50)
-    assert not in_a_crowd(rows, 2, seed=0)[:3].any()
+    assert not inlier_mask(rows, 2, seed=0)[:3].any()
 
 
 def test_one_member_of_an_ensemble_is_a_model(blobs: Any, quick: dict[str, Any]) -> None:

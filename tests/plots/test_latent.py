@@ -13,8 +13,6 @@ from matplotlib.transforms import Bbox
 
 from whowrote.errors import InputError
 from whowrote.plots import (
-    OUTSIDE,
-    RIGHT,
     Ellipses,
     degrees_of_freedom,
     dendrogram,
@@ -22,7 +20,7 @@ from whowrote.plots import (
     save,
     svg,
 )
-from whowrote.plots.style import group_colour
+from whowrote.plots.style import OUTSIDE, RIGHT, group_colour
 
 DISTANCES = np.array([[0.0, 8.0, 1.0], [8.0, 0.0, 6.0], [1.0, 6.0, 0.0]])
 

@@ -11,9 +11,6 @@ from whowrote.errors import InputError
 from whowrote.evaluation import LengthBin
 from whowrote.metrics import Interval, calibration_error, evaluate, wilson
 from whowrote.plots import (
-    OUTSIDE,
-    RIGHT,
-    WRONG,
     Bar,
     confusion_matrix,
     length_errors,
@@ -21,6 +18,7 @@ from whowrote.plots import (
     reliability_diagram,
     save,
 )
+from whowrote.plots.style import OUTSIDE, RIGHT, WRONG
 
 BARS = [
     Bar("ann, 1", "ann", 0.999, True),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whowrote.attribution.attributor import Attributor as Attributor
     from whowrote.attribution.verification import Verdict as Verdict
 
-_HOME = {
+_MODULES = {
     "Attribution": "whowrote.attribution.answers",
     "Attributor": "whowrote.attribution.attributor",
     "Candidate": "whowrote.attribution.answers",
@@ -38,4 +38,4 @@ __all__ = [
     "Verdict",
 ]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)

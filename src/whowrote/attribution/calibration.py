@@ -22,8 +22,8 @@ from whowrote.arrays import FloatArray, IntArray
 
 RANKED_FROM = 100
 """From so many held-out texts on, p-values are ranks among them; below, a Student-t predicts."""
-PULL = 2.0
-"""So many texts weighs what is usual for all authors when it is learnt what is for one."""
+PRIOR_TEXTS = 2.0
+"""The mean of all authors counts as so many texts of each: few texts are shrunk towards it."""
 
 
 def per_text(values: FloatArray, document: IntArray) -> FloatArray:
@@ -55,23 +55,19 @@ class Pooling:
     def fit(
         cls, evidence: FloatArray, counts: IntArray, log_prior: FloatArray, codes: IntArray
     ) -> Self:
-        """Minimise the log-loss of held-out texts; few texts stay near T = 1 and a = 1/2.
+        """Minimise the smoothed log-loss of held-out texts; few stay near T = 1 and a = 1/2."""
+        from scipy.optimize import minimize  # late, as below: answers need none
 
-        A right answer's target is (n + 1)/(n + 2) and not 1: a few texts, all answered rightly, are
-        no proof of certainty.
-        """
-        from scipy.optimize import minimize  # late: answers need none
+        from whowrote.metrics import smoothed_targets
 
-        n, k = evidence.shape
-        targets = np.full((n, k), 1.0 / (n + 2.0) / (k - 1))
-        targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+        targets = smoothed_targets(codes, evidence.shape[1])
 
         def loss(point: FloatArray) -> float:
             log_proba = cls(float(np.exp(point[0])), point[1]).log_proba(
                 evidence, counts, log_prior
             )
-            held_back = point[0] ** 2 / 2 + 8 * (point[1] - 0.5) ** 2
-            return float(-np.sum(targets * log_proba) + held_back)
+            penalty = point[0] ** 2 / 2 + 8 * (point[1] - 0.5) ** 2
+            return float(-np.sum(targets * log_proba) + penalty)
 
         bounds = [(-4.0, 4.0), (0.0, 1.0)]
         found = minimize(loss, np.array([0.0, 0.5]), method="L-BFGS-B", bounds=bounds).x
@@ -88,9 +84,10 @@ class Norms:
 
     .. math:: r = e^{-g w} \, \frac1J \sum_j \frac{s_j - c_{kj} - b_j w}{\sigma_j}
 
-    is large for a text that is much like the author's others. Centres :math:`c_k` are drawn towards
-    that of all authors by ``PULL`` texts, since few texts tell little of one's own. The p-value of
-    a new text is its rank among the held-out ones, :math:`(1 + \#\{r_i \le r\}) / (n + 1)`.
+    is large for a text that is much like the author's others. Centres :math:`c_k` are shrunk
+    towards that of all authors, which counts as ``PRIOR_TEXTS`` texts, since few texts tell little
+    of one's own. The p-value of a new text is its rank among the held-out ones,
+    :math:`(1 + \#\{r_i \le r\}) / (n + 1)`.
     """
 
     centers: FloatArray
@@ -105,23 +102,23 @@ class Norms:
         """Learn from the figures (texts, J) of held-out texts under their true authors."""
         middle = float(np.log(words).mean())
         w = np.log(words) - middle
-        counts = np.bincount(codes)[codes][:, None]
+        counts = np.bincount(codes)[:, None]
         inside = figures - _means(figures, codes)[codes]
         w_inside = (w - _means(w[:, None], codes)[codes, 0])[:, None]
         # Texts of nearly one length say little of other lengths: no slope without a spread.
-        slopes = (w_inside * inside).sum(0) / (float((w_inside**2).sum()) + PULL / 4)
+        slopes = (w_inside * inside).sum(0) / (float((w_inside**2).sum()) + PRIOR_TEXTS / 4)
         level = figures - slopes * w[:, None]
-        pulled = (level.mean(0) * PULL + _means(level, codes) * np.bincount(codes)[:, None]) / (
-            PULL + np.bincount(codes)[:, None]
-        )
+        total = level.mean(0) * PRIOR_TEXTS + _means(level, codes) * counts
+        shrunk = total / (PRIOR_TEXTS + counts)
         # A text must not be its own measure: its author's centre without it.
-        others = (pulled[codes] * (PULL + counts) - level) / (PULL + counts - 1)
+        own = PRIOR_TEXTS + counts[codes]
+        others = (shrunk[codes] * own - level) / (own - 1)
         residuals = level - others
         spreads = np.maximum(residuals.std(0), 1e-9)
         raw = (residuals / spreads).mean(1)
         narrowing = _narrowing(raw - raw.mean(), w)
         return cls(
-            pulled, slopes, spreads, narrowing, middle, np.sort(raw * np.exp(-narrowing * w))
+            shrunk, slopes, spreads, narrowing, middle, np.sort(raw * np.exp(-narrowing * w))
         )
 
     def standing(self, figures: FloatArray, words: IntArray) -> FloatArray:

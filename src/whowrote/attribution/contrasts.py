@@ -13,14 +13,14 @@ Several *views* (ranges of columns) give several sets of contrasts side by side.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.progress import tell
 
 TOLERANCE = 0.03
@@ -37,9 +37,8 @@ class Contrasts:
     ([0, 0, 1, 1], [0, 0, 1, 1])
     """
 
-    def __init__(self, views: Sequence[slice], C: float = 1.0) -> None:
+    def __init__(self, views: Sequence[slice]) -> None:
         self.views = tuple(views)
-        self.C = C
 
     def fit_transform(
         self,
@@ -66,7 +65,7 @@ class Contrasts:
         weights, bias = np.zeros((X.shape[1], held_out.shape[1])), np.zeros(held_out.shape[1])
         for done, fold in enumerate(numbers):
             out = folds == fold
-            svm = self._svm().fit(X[~out], codes[~out])
+            svm = _svm().fit(X[~out], codes[~out])
             w, b = _a_column_per_author(svm)
             held_out[out] = new[out] @ w + b
             weights += w / len(numbers)
@@ -74,12 +73,6 @@ class Contrasts:
             tell("contrasting the authors", done + 1, len(numbers))
         # Half precision in memory as on disk, so that a loaded model gives equal answers.
         return weights.astype(np.float16).astype(np.float32), bias, held_out
-
-    def _svm(self) -> Any:
-        from sklearn.svm import LinearSVC  # late: answers need none
-
-        # Balanced, or an author would look rarer to the very SVM that their text is held out of.
-        return LinearSVC(C=self.C, tol=TOLERANCE, class_weight="balanced", random_state=0)
 
     def transform(self, X: sparse.csr_matrix) -> FloatArray:
         """The contrasts of new rows, (n, views x authors)."""
@@ -103,12 +96,19 @@ class Contrasts:
             arrays[f"bias.{number}"] = bias
         return arrays
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> Self:
+    def restore(self, state: Arrays) -> Self:
         """The opposite of :meth:`state`."""
         numbers = range(len(self.views))
         self.weights_ = tuple(state[f"weights.{n}"].astype(np.float32) for n in numbers)
         self.bias_ = tuple(state[f"bias.{n}"] for n in numbers)
         return self
+
+
+def _svm() -> Any:
+    from sklearn.svm import LinearSVC  # late: answers need none
+
+    # Balanced, or an author would look rarer to the very SVM that their text is held out of.
+    return LinearSVC(C=1.0, tol=TOLERANCE, class_weight="balanced", random_state=0)
 
 
 def _a_column_per_author(svm: Any) -> tuple[FloatArray, FloatArray]:

@@ -238,7 +238,7 @@ class FittedAttributor:
         """Whether one author, enrolled or not, wrote both texts."""
         if self.verifier is None:
             raise InputError(
-                "the model was trained on too few pairs of texts by one author to judge others; "
+                "the model was trained on too few pairs of texts by one author to compare others; "
                 "train it with at least two texts each of several authors"
             )
         with _without_warnings():

@@ -50,7 +50,7 @@ def train_model(
     from whowrote.attribution.attributor import Attributor  # late: only learning needs scikit-learn
 
     storage.check_place(out, overwrite)  # before the work, not after it
-    with timed() as watch:
+    with timed() as stopwatch:
         attributor = Attributor(features, random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
         attributor.save(out, overwrite=overwrite)
@@ -63,7 +63,7 @@ def train_model(
         passages=sum(author.passages for author in attributor.authors_),
         words=sum(author.words for author in attributor.authors_),
         held_out=attributor.fitted_.calibration.held_out,
-        seconds=watch.seconds,
+        seconds=stopwatch.seconds,
         megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
     )
 

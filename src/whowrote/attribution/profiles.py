@@ -12,7 +12,7 @@ a training text against the mean of the author's other texts compares with a new
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.attribution.rows import Read
 
 
@@ -32,14 +32,14 @@ def text_rows(read: Read) -> sparse.csr_matrix:
     return sparse.csr_matrix(share @ sparse.csr_matrix(read.X))
 
 
-def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
-    """Squared length of every row."""
-    return np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
-
-
 def row_products(rows: sparse.csr_matrix, other: sparse.csr_matrix) -> FloatArray:
     """The inner product of each row with the row of the same number."""
     return np.asarray(rows.multiply(other).sum(axis=1), dtype=np.float64).ravel()
+
+
+def squared_norms(rows: sparse.csr_matrix) -> FloatArray:
+    """Squared length of every row."""
+    return row_products(rows, rows)
 
 
 def unit_rows(rows: sparse.csr_matrix) -> sparse.csr_matrix:
@@ -104,7 +104,7 @@ class Profiles:
         return arrays
 
     @classmethod
-    def restore(cls, columns: Sequence[slice], state: Mapping[str, NDArray[Any]]) -> Self:
+    def restore(cls, columns: Sequence[slice], state: Arrays) -> Self:
         """The opposite of :meth:`state`."""
         numbers = range(len(columns))
         means = [state[f"means.{n}"].astype(np.float32) for n in numbers]

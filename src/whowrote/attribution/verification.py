@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.special import expit
 
-from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.profiles import text_rows, unit_rows
+from whowrote.arrays import BoolArray, FloatArray, IntArray
+from whowrote.attribution.answers import words_of
+from whowrote.attribution.profiles import row_products, text_rows, unit_rows
 from whowrote.attribution.rows import Read
 
 PAIRS = 10_000
@@ -108,15 +108,13 @@ class Verifier:
 
 def text_words(read: Read) -> IntArray:
     """Words of every text."""
-    words = [max(1, len(passage.split())) for passage in read.passages.texts]
-    return np.bincount(read.passages.document, words).astype(np.intp)
+    return np.bincount(read.passages.document, words_of(read.passages.texts)).astype(np.intp)
 
 
 def cosines(rows: sparse.csr_matrix, pairs: IntArray) -> FloatArray:
     """The cosine of every pair of rows."""
     unit = unit_rows(sparse.csr_matrix(rows))
-    products = unit[pairs[:, 0]].multiply(unit[pairs[:, 1]])
-    return np.asarray(products.sum(axis=1), dtype=np.float64).ravel()
+    return row_products(unit[pairs[:, 0]], unit[pairs[:, 1]])
 
 
 @dataclass(frozen=True)
@@ -124,7 +122,7 @@ class _Examples:
     """Pairs to learn from: similarities and lengths, and whether one author wrote both."""
 
     figures: FloatArray
-    same: NDArray[np.bool_]
+    same: BoolArray
 
 
 def _examples(
@@ -148,7 +146,7 @@ def fit_verifier(read: Read, columns: Sequence[slice], codes: IntArray) -> Verif
     if len(whole.same) < LEAST_PAIRS:
         return None
     _, first = np.unique(read.passages.document, return_index=True)
-    words = np.array([max(1, len(read.passages.texts[row].split())) for row in first])
+    words = words_of([read.passages.texts[row] for row in first])
     part = _examples(sparse.csr_matrix(read.X)[first], words, codes, columns)
     figures = np.concatenate([whole.figures, part.figures])
     same = np.concatenate([whole.same, part.same])

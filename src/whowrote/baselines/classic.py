@@ -24,7 +24,7 @@ from whowrote.baselines.svm import (
     two_columns,
 )
 from whowrote.errors import InputError
-from whowrote.features.interface import checked_texts
+from whowrote.features.interface import checked_texts, text_tags
 from whowrote.features.ngrams import MAX_FEATURES, NGrams
 
 
@@ -52,10 +52,7 @@ class _TextClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.two_d_array = False
-        return tags
+        return text_tags(super().__sklearn_tags__(), fitted=True)
 
 
 class NGramSVM(_TextClassifier):

@@ -268,8 +268,7 @@ class GaussianMixtureClassifier(_ComponentPerClass):
 
     def _fit_class(self, X: FloatArray, scale: FloatArray) -> Fit:
         centered = X - X.mean(axis=0)
-        covariance = centered.T @ centered / len(X)
-        mixed = (1.0 - self.shrinkage) * covariance + self.shrinkage * scale
+        mixed = _shrink(centered.T @ centered / len(X), scale, self.shrinkage)
         component = Component(X.mean(axis=0), factor(mixed))
         return Fit(component, (float(component.log_density(X).sum()),))
 

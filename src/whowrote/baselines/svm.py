@@ -13,8 +13,7 @@ votes, but the score is a margin and not a count, so that a temperature can cali
 A temperature cannot change the order of the classes, so a calibrated SVM answers exactly what the
 uncalibrated one answers: ``predict`` is the argmax of the scores, and so of ``predict_proba``. That
 is why it is used here and Platt's sigmoid per class is not. *T* minimises the log-loss on
-cross-validated scores. A right answer's target is (n + 1)/(n + 2) and not 1 (Platt, 1999): a few
-texts, all answered rightly, are no proof of certainty.
+cross-validated scores, smoothed (:func:`whowrote.metrics.smoothed_targets`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote.arrays import FloatArray
+from whowrote.checks import two_classes
 from whowrote.errors import InputError
+from whowrote.metrics import smoothed_targets
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,7 @@ def encode(y: ArrayLike) -> Encoded:
     """
     check_classification_targets(y)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(
-            f"y has one class only, {classes[0]!s}; a classifier needs at least two classes: add "
-            "texts by another author"
-        )
+    two_classes(classes)
     return Encoded(classes, codes.astype(np.intp))
 
 
@@ -82,14 +79,11 @@ def fit_temperature(scores: FloatArray, codes: NDArray[np.intp]) -> float:
     >>> abs(fit_temperature(scores, codes) - 0.5) < 0.05
     True
     """
-    n, n_classes = scores.shape
-    wrong = 1.0 / (n + 2.0) / (n_classes - 1)
-    targets = np.full(scores.shape, wrong)
-    targets[np.arange(n), codes] = (n + 1.0) / (n + 2.0)
+    targets = smoothed_targets(codes, scores.shape[1])
 
     def loss(log_temperature: float) -> float:
         log_proba = log_probabilities(scores, float(np.exp(log_temperature)))
-        return -float(np.sum(targets * log_proba) / n)
+        return -float(np.sum(targets * log_proba) / len(codes))
 
     return float(np.exp(minimize_scalar(loss, bounds=LOG_BOUNDS, method="bounded").x))
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 from whowrote import __version__
 from whowrote.errors import InputError
 
-HOMES = {
+COMMANDS = {
     **dict.fromkeys(("train", "attribute"), "models"),
     "evaluate": "measures",
     "cluster": "corpora",
@@ -39,12 +39,12 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Our own, then those of other packages."""
-        return [*HOMES, *(entry.name for entry in entry_points(group=PLUGINS))]
+        return [*COMMANDS, *(entry.name for entry in entry_points(group=PLUGINS))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name; None, with all others at hand for a guess, if there is none."""
         if cmd_name not in self.commands:
-            known = cmd_name in HOMES or cmd_name in self.list_commands(ctx)
+            known = cmd_name in COMMANDS or cmd_name in self.list_commands(ctx)
             for name in [cmd_name] if known else self.list_commands(ctx):
                 self.commands.setdefault(name, _command(name))
         return self.commands.get(cmd_name)
@@ -52,8 +52,8 @@ class _Commands(TyperGroup):
 
 def _command(name: str) -> Any:
     """A function, or a group of them, as Typer makes a command of it."""
-    if name in HOMES:
-        found = getattr(import_module(f"whowrote.cli.{HOMES[name]}"), name)
+    if name in COMMANDS:
+        found = getattr(import_module(f"whowrote.cli.{COMMANDS[name]}"), name)
     else:
         (entry,) = entry_points(group=PLUGINS, name=name)
         found = entry.load()

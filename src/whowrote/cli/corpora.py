@@ -55,13 +55,11 @@ def audit(
     similarity: Annotated[
         float, typer.Option(min=0.1, max=1, help="Shared shingles that make a near duplicate.")
     ] = 0.7,
-    min_texts: Annotated[int, typer.Option(min=0, help="Fewer texts of an author are few.")] = 5,
+    min_texts: Annotated[int, typer.Option(min=0, help="Authors with fewer texts are listed.")] = 5,
     min_words: Annotated[
-        int, typer.Option(min=0, help="Fewer words of an author are few.")
+        int, typer.Option(min=0, help="Authors with fewer words are listed.")
     ] = 2_500,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print everything as JSON, for programs.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Count a corpus and look for what would flatter or spoil a result.
 
@@ -124,7 +122,7 @@ def _audited_authors(findings: Audit) -> Table:
 
 def _sections(findings: Audit) -> dict[str, list[str] | None]:
     """Each kind of finding under its title; None where it was not looked for."""
-    settings, tongues = findings.settings, findings.languages
+    settings, languages = findings.settings, findings.languages
     near = findings.near_duplicates
     return {
         "exact duplicates": _duplicate_lines(findings.exact_duplicates),
@@ -139,8 +137,10 @@ def _sections(findings: Audit) -> dict[str, list[str] | None]:
             f"{thin.author}: {thin.texts} texts, {thin.words} words"
             for thin in findings.thin_authors
         ],
-        f"languages (first {tongues.characters} characters of {tongues.examined} of "
-        f"{tongues.of} texts)": [f"{name}: {count} texts" for name, count in tongues.texts.items()],
+        f"languages (first {languages.characters} characters of {languages.examined} of "
+        f"{languages.of} texts)": [
+            f"{name}: {count} texts" for name, count in languages.texts.items()
+        ],
         "groups that would leak between training and test": [
             f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
         ],
@@ -183,7 +183,7 @@ def _escaped(text: str) -> str:
     return escape(text)
 
 
-# whowrote cluster
+# -- whowrote cluster ----------------------------------------------------------------------------
 
 
 def cluster(

@@ -166,7 +166,7 @@ def _draw(found: CrossValidation, folder: Path) -> list[Path]:
     return pictures.save_all(figures, folder)
 
 
-# whowrote demo
+# -- whowrote demo -------------------------------------------------------------------------------
 
 MARKS = {True: "right", False: "WRONG"}
 

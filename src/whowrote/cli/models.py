@@ -101,7 +101,7 @@ def _show_trained(done: Trained, verbose: bool) -> None:
     typer.echo(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
 
 
-# whowrote attribute
+# -- whowrote attribute --------------------------------------------------------------------------
 
 ANSWERS_SHOWN = 200  # of a table on screen; --json has them all
 
@@ -182,7 +182,7 @@ def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
     return made
 
 
-# whowrote verify
+# -- whowrote verify -----------------------------------------------------------------------------
 
 
 def verify(
@@ -228,7 +228,7 @@ def _show_verdict(found: Verified) -> None:
     )
 
 
-# whowrote enroll
+# -- whowrote enroll -----------------------------------------------------------------------------
 
 
 def enroll(
@@ -276,7 +276,7 @@ def _show_enrolled(done: EnrolledMore) -> None:
     )
 
 
-# whowrote inspect
+# -- whowrote inspect ----------------------------------------------------------------------------
 
 AUTHORS_SHOWN = 40  # of a table on screen; --json has them all
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whowrote.cli.options import (
+    AsJson,
     AuthorColumn,
     CorpusPath,
     Device,
@@ -57,7 +58,7 @@ def embed(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Write over a table that is there already.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", help="No progress bar and no closing line.")
     ] = False,
@@ -103,11 +104,13 @@ def _embedded(done: Embedded) -> str:
 
 def _remarks(done: Embedded) -> list[str]:
     """What the user should know even when nothing else is printed."""
+    from whowrote.features.interface import FEW_TOKENS
+
     lines = [f"{count} texts of the corpus: {kind}" for kind, count in sorted(done.notes.items())]
     if done.short:
         lines.append(
-            f"{done.short} of {done.texts} texts have fewer than 20 tokens; their vectors are "
-            "mostly chance: join short texts of one author, or leave them out"
+            f"{done.short} of {done.texts} texts have fewer than {FEW_TOKENS} tokens; their "
+            "vectors are mostly chance: join short texts of one author, or leave them out"
         )
     return lines
 
@@ -138,7 +141,7 @@ def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
         yield show
 
 
-# whowrote extractor
+# -- whowrote extractor --------------------------------------------------------------------------
 
 extractor = typer.Typer(
     help="Train the neural feature extractor. Example: `whowrote extractor train config.toml`",
@@ -225,7 +228,7 @@ def _training_bar() -> Iterator[Callable[[Step], None]]:
         yield show
 
 
-# whowrote sweep
+# -- whowrote sweep ------------------------------------------------------------------------------
 
 BY = ("component", "share")
 
@@ -242,7 +245,7 @@ def sweep(
         typer.Option("--test", help="Show test errors too. To be read once, at the end."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fit a grid of models on every split, and show the best by development error.
 

@@ -177,9 +177,12 @@ def count_authors(corpus: Corpus) -> tuple[AuthorCount, ...]:
     for index, author in enumerate(corpus.authors):
         rows[author].append(index)
     return tuple(
-        _count_author(corpus, author, rows[author])
-        for author in sorted(rows, key=lambda name: (name is None, name or ""))
+        _count_author(corpus, author, rows[author]) for author in sorted(rows, key=_unknown_last)
     )
+
+
+def _unknown_last(author: str | None) -> tuple[bool, str]:
+    return author is None, author or ""
 
 
 def _count_author(corpus: Corpus, author: str | None, rows: list[int]) -> AuthorCount:
@@ -209,7 +212,7 @@ def _duplicates(corpus: Corpus, rows: Iterable[int], similarity: float) -> Dupli
     authors = {corpus.authors[row] for row in rows}
     return DuplicateSet(
         documents=tuple(corpus.ids[row] for row in rows),
-        authors=tuple(sorted(authors, key=lambda name: (name is None, name or ""))),
+        authors=tuple(sorted(authors, key=_unknown_last)),
         groups=tuple(sorted({corpus.groups[row] for row in rows})),
         similarity=round(similarity, 4),
     )

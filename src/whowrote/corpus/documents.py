@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 from whowrote.formatting import count
 
 NoteKind = Literal[
@@ -260,7 +260,7 @@ def _values(names: Iterable[str]) -> str:
     return ", ".join(sorted(set(names)))
 
 
-# Bytes from disk
+# -- bytes from disk -----------------------------------------------------------------------------
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _BUFFER = 1 << 20
@@ -299,7 +299,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, stream)
     except OSError as problem:
         raise InputError(
-            f"{path} cannot be read ({_first_line(problem)}): "
+            f"{path} cannot be read ({first_line(problem)}): "
             "give a readable file, and compress it again if it is damaged"
         ) from problem
 
@@ -379,7 +379,3 @@ def binary(path: Path) -> InputError:
         f"{path} is a binary file (it holds NUL or control bytes), not text: give plain text in "
         "UTF-8, or in UTF-16 with a byte order mark"
     )
-
-
-def _first_line(problem: BaseException) -> str:
-    return str(problem).splitlines()[0] if str(problem) else type(problem).__name__

@@ -136,7 +136,7 @@ def _skip(file: Path, root: Path, kind: NoteKind, message: str) -> Note:
     return Note(kind, message, str(file), None, identity(file, root))
 
 
-# The Blog Authorship Corpus
+# -- the Blog Authorship Corpus ------------------------------------------------------------------
 
 _NAME = re.compile(
     r"(?P<number>\d+)\.(?P<gender>[A-Za-z]+)\.(?P<age>\d+)\.(?P<industry>[^.]+)\.(?P<sign>[^.]+)\.xml",

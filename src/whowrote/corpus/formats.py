@@ -147,7 +147,7 @@ def _refuse_tables(path: Path, files: list[Path]) -> None:
         )
 
 
-# From what a reader found to what a corpus holds: decode, clean, check, hash
+# -- from what a reader found to what a corpus holds: decode, clean, check, hash -----------------
 
 
 def finish(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import IntArray
+from whowrote.arrays import BoolArray, IntArray
 from whowrote.errors import InputError
 
 
@@ -121,7 +121,7 @@ def combined_hash(splits: Iterable[Split]) -> str:
 def _split(
     codes: IntArray,
     units: IntArray,
-    held: NDArray[np.bool_],
+    held: BoolArray,
     ids: Sequence[Hashable] | None,
     rng: np.random.Generator,
 ) -> Split:

@@ -28,7 +28,7 @@ from whowrote.corpus.documents import (
     read_lines,
     to_text,
 )
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -188,7 +188,7 @@ def _wrong(
     )
 
 
-# Rows of each kind of file
+# -- rows of each kind of file -------------------------------------------------------------------
 
 _DELIMITERS = ",;\t|"
 _BATCH = 512
@@ -325,7 +325,7 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
         yield from documents(_parquet_rows(table), str(path), options, table.schema_arrow.names)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
         raise InputError(
-            f"{path} is not a readable Parquet file ({str(problem).splitlines()[0]}): give a whole "
+            f"{path} is not a readable Parquet file ({first_line(problem)}): give a whole "
             "Parquet file, or name the right format (--format)"
         ) from problem
 

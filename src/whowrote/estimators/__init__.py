@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from whowrote.estimators.fitted_classifier import Decoded as Decoded
     from whowrote.estimators.fitted_classifier import Sample as Sample
 
-_HOME = {
+_MODULES = {
     "Decoded": "whowrote.estimators.fitted_classifier",
     "MixtureVAEClassifier": "whowrote.estimators.classifier",
     "MixtureVAEClusterer": "whowrote.estimators.clusterer",
@@ -24,4 +24,4 @@ _HOME = {
 
 __all__ = ["Decoded", "MixtureVAEClassifier", "MixtureVAEClusterer", "Sample"]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)

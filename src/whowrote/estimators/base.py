@@ -298,11 +298,6 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """p(author | o), or the responsibilities gamma without labels, (n, K)."""
         return np.exp(self.predict_log_proba(X))
 
-    def member_log_proba(self, X: Any) -> FloatArray:
-        """Ln p(author | o) of every member on its own, (members, n, K), in float64."""
-        X = self._rows(X)
-        return self.fitted_.score(X).log_proba
-
     def transform(self, X: Any) -> FloatArray:
         """Latent means E[q(x | o)] of the leading member, (n, D)."""
         X = self._rows(X)

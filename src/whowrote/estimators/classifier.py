@@ -142,7 +142,9 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         named = np.array(y[~unknown].tolist()) if y.dtype == object else y[~unknown]
         check_classification_targets(named)
         self.classes_, codes, counts = np.unique(named, return_inverse=True, return_counts=True)
-        checks.enough_per_class(self.classes_, counts, lone=not unknown.any())
+        checks.two_classes(self.classes_)
+        if not unknown.any():
+            checks.two_rows_each(self.classes_, counts)
         labels = np.full(len(y), UNLABELLED, dtype=np.int64)
         labels[~unknown] = codes
         return labels

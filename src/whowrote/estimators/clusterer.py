@@ -128,7 +128,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         return np.argsort(order)[labels]
 
     def _provisional(self, X: Any, scaling: Scaling, seed: int) -> IntArray:
-        """Hard assignments to start from; -1 for rows that stand alone."""
+        """Hard assignments to start from; -1 for outliers."""
         if self.initialization == "random":
             random = np.random.RandomState(seed)
             drawn: IntArray = random.randint(self.n_components, size=X.shape[0])
@@ -140,12 +140,12 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         if observations.shape[1] > MIXTURE_DIMENSIONS:
             width = min(MIXTURE_DIMENSIONS, len(observations))
             observations = PCA(width, random_state=seed).fit_transform(observations)
-        crowded = in_a_crowd(observations, self.n_components, seed)
+        inliers = inlier_mask(observations, self.n_components, seed)
         mixture = GaussianMixture(self.n_components, n_init=5, reg_covar=1e-4, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-            mixture.fit(observations[crowded][:MIXTURE_ROWS])
-        return np.where(crowded, mixture.predict(observations), UNLABELLED).astype(np.int64)
+            mixture.fit(observations[inliers][:MIXTURE_ROWS])
+        return np.where(inliers, mixture.predict(observations), UNLABELLED).astype(np.int64)
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
@@ -176,12 +176,13 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         super()._restore(values)
 
 
-def in_a_crowd(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_]:
+def inlier_mask(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_]:
     """Which rows are among the 90 % with the nearest neighbours.
 
-    A Gaussian mixture spends a component on a handful of gross outliers; without the loneliest
-    rows it cannot, and those rows get no provisional label: the bound decides where they belong.
-    Neighbours are looked for among ``MIXTURE_ROWS`` rows. Too few rows to tell: all are kept.
+    A Gaussian mixture spends a component on a handful of gross outliers; without the rows
+    farthest from their neighbours it cannot, and those get no provisional label: the bound
+    decides where they belong. Neighbours are looked for among ``MIXTURE_ROWS`` rows. Too few rows
+    to tell: all are kept.
     """
     from sklearn.neighbors import NearestNeighbors
 

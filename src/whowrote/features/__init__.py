@@ -1,13 +1,11 @@
 """Texts to numbers: ``list[str] -> (n, L)``.
 
 Four feature sets share one interface (``interface``): ``AdHominem``, ``NGrams``, ``Hybrid`` and
-``SentenceEncoder``. Behind the first, ``tokens`` and ``vocabulary`` say what the network reads,
-``layers`` and ``network`` are the network, ``reading`` its use, ``preparation`` and
-``author_batches`` what it learns from, ``losses`` what it minimises, ``extractor_start``,
-``extractor_run`` and ``extractor_training`` the start, the state and the loop of its training,
-``weights`` the file. ``fitted`` has what answers need of the first three, without scikit-learn.
-``streaming`` embeds a corpus of any size. Names are imported on first use: n-grams do not load
-torch.
+``SentenceEncoder``, by name in ``kinds``. Behind the first, ``vocabulary`` says what the network
+reads, ``bag`` and ``network`` are the network, ``reading`` its file and its use; what trains it is
+in ``extractor``. ``counting`` finds and weighs n-grams. ``fitted_features`` has what answers need,
+without scikit-learn. ``streaming`` embeds a corpus of any size. Names are imported on first use:
+n-grams do not load torch.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from whowrote.features.sentence_encoder import SentenceEncoder as SentenceEncoder
     from whowrote.features.streaming import embed_corpus as embed_corpus
 
-_HOME = {
+_MODULES = {
     "AdHominem": "whowrote.features.adhominem",
     "Attention": "whowrote.features.adhominem",
     "Hybrid": "whowrote.features.hybrid",
@@ -48,4 +46,4 @@ __all__ = [
     "embed_corpus",
 ]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)

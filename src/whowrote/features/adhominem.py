@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import FittedAdHominem, read_styles
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
@@ -160,7 +161,7 @@ def _words(spans: Sequence[Any], weights: NDArray[np.float64]) -> tuple[WordWeig
     return tuple(WordWeight(span.start, span.end, weight) for span, weight in pairs)
 
 
-def _warn_of_short(lengths: NDArray[np.int64], card: Mapping[str, Any]) -> None:
+def _warn_of_short(lengths: IntArray, card: Mapping[str, Any]) -> None:
     short = np.flatnonzero(lengths < FEW_TOKENS)
     if len(short):
         warnings.warn(

@@ -149,9 +149,9 @@ class DeviceRows:
 
 def leading_directions(rows: DeviceRows, n_columns: int, size: int, seed: int) -> Tensor:
     """(n-grams, size): about the leading right singular vectors, of root mean square one."""
-    chance = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     device = rows.columns.device
-    basis = torch.randn(n_columns, size, generator=chance).to(device)
+    basis = torch.randn(n_columns, size, generator=generator).to(device)
     order = torch.arange(len(rows.offsets) - 1, device=device)
     for _ in range(PASSES):
         total = torch.zeros_like(basis)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import Arrays, FloatArray, IntArray
+from whowrote.arrays import Arrays, BoolArray, FloatArray, IntArray
 from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.progress import tell
 
@@ -128,8 +128,8 @@ class Survey:
     """Distinct n-grams of some texts, sorted: how many texts have each, and how often in all."""
 
     keys: Keys
-    texts: NDArray[np.int64]
-    times: NDArray[np.int64]
+    texts: IntArray
+    times: IntArray
 
     def joined(self, other: Survey) -> Survey:
         """The survey of both sets of texts."""
@@ -242,7 +242,7 @@ class Block:
         spelled = SPELLED[self.kind](text)
         return {int(place[i]): spelled[i] for i in np.flatnonzero(known)}
 
-    def _find(self, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    def _find(self, keys: Keys) -> tuple[NDArray[np.intp], BoolArray]:
         """Where each key would stand, and whether it does."""
         place = np.searchsorted(self.keys, keys)
         known = place < len(self.keys)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import Arrays, FloatArray, IntArray
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 from whowrote.features.counting import FittedNGrams, counted_once
 from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
@@ -128,7 +128,7 @@ def _loaded(model: str, device: str | None) -> Any:
         return SentenceTransformer(model, device=device)
     except (OSError, ValueError) as problem:
         raise InputError(
-            f"sentence-transformers cannot load '{model}' ({str(problem).splitlines()[0]}); give "
+            f"sentence-transformers cannot load '{model}' ({first_line(problem)}); give "
             "the name or the folder of a model that is on this machine"
         ) from None
 

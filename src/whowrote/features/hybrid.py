@@ -76,11 +76,11 @@ class Hybrid(TransformerMixin, BaseEstimator):
     def as_new(self, rows: sparse.csr_matrix, document: NDArray[Any]) -> sparse.csr_matrix:
         """Training rows as they would be had their text not been there: see :class:`NGrams`."""
         width = len(self.fitted().mean)
-        blind = self.ngrams_.as_new(sparse.csr_matrix(rows[:, width:]), document)
-        return sparse.csr_matrix(sparse.hstack([rows[:, :width], blind], format="csr"))
+        as_new = self.ngrams_.as_new(sparse.csr_matrix(rows[:, width:]), document)
+        return sparse.csr_matrix(sparse.hstack([rows[:, :width], as_new], format="csr"))
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """``dense__<name>, then the names of the n-grams."""
+        """``dense__<name>``, then the names of the n-grams."""
         check_is_fitted(self, "fitted_")
         dense = [f"dense__{name}" for name in self.dense_.get_feature_names_out()]
         return np.array([*dense, *self.ngrams_.get_feature_names_out()], dtype=object)

@@ -27,9 +27,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from whowrote.arrays import IntArray
+from whowrote.arrays import Arrays, IntArray
 from whowrote.checks import choose_device
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.network import Architecture, Layout, Network, lay_out
@@ -99,16 +99,16 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
     except (KeyError, TypeError, RuntimeError) as problem:
         raise InputError(
             f"the weights in '{path}' do not fit this version of whowrote "
-            f"({str(problem).splitlines()[0]}); train them again or change versions"
+            f"({first_line(problem)}); train them again or change versions"
         ) from None
     return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
 
 
-def _ngrams(arrays: Mapping[str, NDArray[Any]]) -> FittedNGrams:
+def _ngrams(arrays: Arrays) -> FittedNGrams:
     return FittedNGrams.restore(below(NGRAMS, arrays))
 
 
-# -- many documents through the network -----------------------------------------------------------
+# -- many documents through the network ----------------------------------------------------------
 
 
 @dataclass(frozen=True)

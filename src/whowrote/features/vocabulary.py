@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 
 MAX_CHARACTERS = 15
@@ -234,7 +235,7 @@ def vocabulary_from(values: Mapping[str, object]) -> Vocabulary:
 def choose(
     read: Sequence[str],
     scores: NDArray[np.float64],
-    occurrences: NDArray[np.int64],
+    occurrences: IntArray,
     settings: VocabularySettings,
 ) -> Vocabulary:
     """The vocabulary of a training corpus; ties go to the earlier in the alphabet."""

@@ -245,7 +245,7 @@ class MixtureVAE(nn.Module):
         return Generated(classes, scales, latents, observations)
 
 
-# -- what is said of z and u --------------------------------------------------------------------
+# -- what is said of z and u ---------------------------------------------------------------------
 
 
 def joint_score(scores: Scores, mixture: Mixture, objective: str) -> Float[Tensor, "m n k"]:
@@ -286,7 +286,7 @@ def _at(labels: Int[Tensor, "m n"], values: Float[Tensor, "m n k"]) -> Float[Ten
     return values.gather(-1, labels.clamp(min=0).unsqueeze(-1)).squeeze(-1)
 
 
-# -- the six terms written out -----------------------------------------------------------------
+# -- the six terms written out -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

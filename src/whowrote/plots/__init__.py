@@ -21,15 +21,6 @@ from whowrote.plots.quality import confusion_matrix as confusion_matrix
 from whowrote.plots.quality import length_errors as length_errors
 from whowrote.plots.quality import probability_bars as probability_bars
 from whowrote.plots.quality import reliability_diagram as reliability_diagram
-from whowrote.plots.style import BLUES as BLUES
-from whowrote.plots.style import FAINT as FAINT
-from whowrote.plots.style import FORMATS as FORMATS
-from whowrote.plots.style import GROUPS as GROUPS
-from whowrote.plots.style import INK as INK
-from whowrote.plots.style import OUTSIDE as OUTSIDE
-from whowrote.plots.style import PAPER as PAPER
-from whowrote.plots.style import RIGHT as RIGHT
-from whowrote.plots.style import WRONG as WRONG
 from whowrote.plots.style import save as save
 from whowrote.plots.style import save_all as save_all
 from whowrote.plots.style import svg as svg

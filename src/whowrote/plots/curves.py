@@ -64,7 +64,7 @@ def labelled_curves(panels: Sequence[CurvePanel], *, x_label: str, y_label: str)
             _draw(axes, line, names.index(line.name), moved)
         axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
         axes.set_xlim(ticks[0] - 0.3 * step, ticks[-1] + 0.3 * step)
-        _furnish(axes, panel.title, x_label, "")
+        _label_axes(axes, panel.title, x_label, "")
     for axes, panel in zip(every, panels, strict=True):  # when the scale is final
         _names_at_end(axes, panel.lines, names)
     every[0].set_ylabel(y_label, color=FAINT)
@@ -81,7 +81,7 @@ def curve_panels(panels: Sequence[CurvePanel], *, x_label: str, y_label: str) ->
             own = Curve(line.name, [ticks.index(x) for x in line.x], line.mean, line.spread)
             _draw(axes, own, place, (place - 0.5) * 0.1, hollow=True)
         axes.set_xticks(range(len(ticks)), [f"{x:g}" for x in ticks])
-        _furnish(axes, panel.title, x_label, y_label)
+        _label_axes(axes, panel.title, x_label, y_label)
     figure.legend(
         *every[0].get_legend_handles_labels(),
         title="filled: the lowest",
@@ -108,7 +108,7 @@ def author_panels(panels: Sequence[AuthorPanel], *, x_label: str, y_label: str) 
         )
         axes.set_yscale("log")
         axes.set_xticks(range(len(median)), [f"{x:g}" for x in panel.values])
-        _furnish(axes, panel.title, x_label, y_label)
+        _label_axes(axes, panel.title, x_label, y_label)
     _plain_ticks(every, [v for panel in panels for v in panel.values.values()])
     return figure
 
@@ -195,7 +195,7 @@ def _high(block: Sequence[float], gap: float) -> float:
     return sum(block) / len(block) + gap * (len(block) - 1) / 2
 
 
-def _furnish(axes: Axes, title: str, x_label: str, y_label: str) -> None:
+def _label_axes(axes: Axes, title: str, x_label: str, y_label: str) -> None:
     axes.set_xlabel(x_label, color=FAINT)
     axes.set_ylabel(y_label, color=FAINT)
     axes.grid(axis="y", color=RULE, lw=0.8)
@@ -224,11 +224,8 @@ def curves(
         axes.set_xscale("log")
         axes.set_xticks(lines[0].x, [f"{value:g}" for value in lines[0].x])
         axes.minorticks_off()
-    axes.set_xlabel(x_label, color=FAINT)
-    axes.set_ylabel(y_label, color=FAINT)
-    axes.grid(axis="y", color=RULE, lw=0.8)
+    _label_axes(axes, title, x_label, y_label)
     axes.legend(frameon=False, fontsize=9, labelcolor=INK)
-    finish(axes, title)
     return figure
 
 

@@ -30,6 +30,7 @@ from whowrote.plots.style import (
     OUTSIDE,
     RIGHT,
     RULE,
+    Points,
     blend,
     finish,
     group_colour,
@@ -47,8 +48,6 @@ MANY_POINTS = 3000
 """More points than these go into an SVG as one picture, not as a shape each."""
 SHORT_NAME = 16
 """Of many authors, names keep no more characters than these."""
-
-Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def _check_map(
         )
 
 
-# The authors among themselves: how heavy their tails are, and who writes like whom
+# -- the authors among themselves: how heavy their tails are, and who writes like whom -----------
 
 NEAR_GAUSSIAN = 30.0
 """From so many degrees of freedom on, a Student-t is hardly told from a Gaussian."""
@@ -310,7 +309,7 @@ def _check_distances(table: NDArray[np.float64], n_names: int) -> None:
         )
 
 
-# All three of a fitted attributor
+# -- all three of a fitted attributor ------------------------------------------------------------
 
 
 def author_pictures(fitted: FittedAttributor) -> dict[str, Figure]:

@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
 from numpy.typing import ArrayLike, NDArray
 
+from whowrote.arrays import BoolArray
 from whowrote.errors import InputError
 from whowrote.formatting import percent
 from whowrote.metrics import calibration_error, wilson
@@ -66,7 +67,7 @@ def reliability_diagram(
     return figure
 
 
-def _draw_bin(axes: Axes, sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> None:
+def _draw_bin(axes: Axes, sure: NDArray[np.float64], hits: BoolArray) -> None:
     count, x = int(hits.sum()), float(sure.mean())
     interval = wilson(count, len(hits))
     axes.vlines(x, interval.low, interval.high, color=RIGHT, lw=1.4, alpha=0.45)
@@ -132,10 +133,10 @@ def _length_axes(axes: Axes, bins: Sequence[LengthBin], title: str) -> None:
     finish(axes, title)
 
 
-def _spaced(values: Sequence[float], share: float = 0.09) -> list[float]:
+def _spaced(values: Sequence[float]) -> list[float]:
     """Those values, ascending, that are far enough apart on a log axis to be written."""
     ordered = sorted(set(values))
-    gap = share * float(np.log(ordered[-1] / ordered[0]))
+    gap = 0.09 * float(np.log(ordered[-1] / ordered[0]))
     kept = [ordered[0]]
     for value in ordered[1:-1]:
         if np.log(value / kept[-1]) >= gap and np.log(ordered[-1] / value) >= gap:
@@ -143,7 +144,7 @@ def _spaced(values: Sequence[float], share: float = 0.09) -> list[float]:
     return kept if ordered[-1] == kept[-1] else [*kept, ordered[-1]]
 
 
-def _check_confidence(sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> None:
+def _check_confidence(sure: NDArray[np.float64], hits: BoolArray) -> None:
     if sure.ndim != 1 or sure.shape != hits.shape or len(sure) == 0:
         raise InputError(
             f"confidence has shape {sure.shape} and right {hits.shape}; both must have one entry "
@@ -156,7 +157,7 @@ def _check_confidence(sure: NDArray[np.float64], hits: NDArray[np.bool_]) -> Non
         )
 
 
-# Who was named: the table of answers, and a bar per text
+# -- who was named: the table of answers, and a bar per text -------------------------------------
 
 
 @dataclass(frozen=True)

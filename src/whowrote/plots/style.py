@@ -120,7 +120,7 @@ def _render(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:
         figure.savefig(target, format=kind, dpi=160, facecolor=PAPER, metadata=metadata)
 
 
-# Names on a map: at their places where there is room, beside them where there is not
+# -- names on a map: at their places where there is room, beside them where there is not ---------
 
 STEPS = (6.0, 14.0, 24.0, 38.0, 56.0, 80.0, 110.0)
 """How far, in points, a name may step aside."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from whowrote.sweep.runner import run_config as run_config
     from whowrote.sweep.runner import sweep as sweep
 
-_HOME = {
+_MODULES = {
     "Choice": "whowrote.sweep.results",
     "Config": "whowrote.sweep.runner",
     "Halving": "whowrote.sweep.grid",
@@ -68,4 +68,4 @@ __all__ = [
     "sweep",
 ]
 
-__getattr__ = on_first_use(__name__, _HOME)
+__getattr__ = on_first_use(__name__, _MODULES)

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.splits import Split
-from whowrote.errors import InputError, did_you_mean
+from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.files import canonical_json
@@ -43,7 +44,7 @@ _NUMBERED = re.compile(r"(.*?)(\d+)")
 class Vectors:
     """One row per text: its vector, its author and, where known, what it may not be split from."""
 
-    X: NDArray[np.floating[Any]]
+    X: FloatArray
     y: NDArray[Any]
     groups: list[Any] | None = None
 
@@ -105,8 +106,7 @@ def _read_parquet(path: Path, author: str, vector: str | None, group: str | None
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as problem:
         raise InputError(
-            f"'{path}' is not a readable Parquet file ({str(problem).splitlines()[0]}); give a "
-            "whole one"
+            f"'{path}' is not a readable Parquet file ({first_line(problem)}); give a whole one"
         ) from None
     for name in filter(None, (author, group)):
         _present(path, name, table.column_names, "column")
@@ -117,7 +117,7 @@ def _read_parquet(path: Path, author: str, vector: str | None, group: str | None
     )
 
 
-def _matrix(path: Path, table: Any, vector: str | None) -> NDArray[np.floating[Any]]:
+def _matrix(path: Path, table: Any, vector: str | None) -> FloatArray:
     lists = [field.name for field in table.schema if _is_list(field.type)]
     if vector in lists or (vector is None and len(lists) == 1):
         return _from_lists(path, table[vector or lists[0]])
@@ -141,7 +141,7 @@ def _is_number(kind: Any) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
-def _from_lists(path: Path, column: Any) -> NDArray[np.floating[Any]]:
+def _from_lists(path: Path, column: Any) -> FloatArray:
     lengths = pc.unique(pc.list_value_length(column)).to_pylist()
     if len(lengths) != 1 or not lengths[0] or not _is_number(column.type.value_type):
         raise InputError(
@@ -178,8 +178,8 @@ Splits = Sequence[Split] | Mapping[tuple[int, float], Split]
 class Dataset:
     """Checked rows, their class numbers, and the names of the classes."""
 
-    X: NDArray[np.floating[Any]]
-    labels: NDArray[np.int64]
+    X: FloatArray
+    labels: IntArray
     classes: NDArray[Any]
 
     @cached_property
@@ -307,7 +307,7 @@ def _check_part(part: Part, data: Dataset) -> None:
 class Places:
     """Where the rows of a split lie among the staged ones."""
 
-    train: NDArray[np.int64]
+    train: IntArray
     development: Tensor
     test: Tensor
 

@@ -10,7 +10,6 @@ same hash, so that nothing is fitted twice.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 import random
@@ -23,7 +22,7 @@ import numpy as np
 
 from whowrote.checks import at_least
 from whowrote.errors import InputError, did_you_mean
-from whowrote.files import canonical_json
+from whowrote.files import canonical_hash
 
 Configuration = dict[str, Any]
 Grid = Mapping[str, Any]
@@ -157,7 +156,7 @@ def _plain(name: str, value: Any) -> Any:
 
 def configuration_hash(configuration: Configuration) -> str:
     """SHA-256 of the configuration alone: no data, no split, no seed."""
-    return hashlib.sha256(canonical_json(configuration).encode()).hexdigest()
+    return canonical_hash(configuration)
 
 
 # -- reading a grid ------------------------------------------------------------------------------

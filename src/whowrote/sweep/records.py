@@ -10,7 +10,6 @@ test figure to look at.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -24,8 +23,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from whowrote.errors import InputError
-from whowrote.files import atomic_path, canonical_json, write_text
+from whowrote.errors import InputError, first_line
+from whowrote.files import atomic_path, canonical_hash, canonical_json, write_text
 from whowrote.sweep.grid import Configuration, configuration_hash
 
 FORMAT = 1
@@ -57,7 +56,7 @@ class Fit:
     def name(self) -> str:
         """The hash that the record is filed under."""
         values = {"format": FORMAT} | {one.name: getattr(self, one.name) for one in fields(Fit)}
-        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
+        return canonical_hash(values)
 
 
 @dataclass(frozen=True)
@@ -308,8 +307,9 @@ def read_packed(path: Path) -> Packed:
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as problem:
-        why = str(problem).splitlines()[0]
-        raise InputError(f"'{path}' cannot be read ({why}); fit or pack it again") from None
+        raise InputError(
+            f"'{path}' cannot be read ({first_line(problem)}); fit or pack it again"
+        ) from None
     notes = table.schema.metadata or {}
     version, names = notes.get(b"whowrote", b"").decode(), tuple(table.column_names)
     if (version, names) not in zip(PACKED_FORMATS, (FIRST_NAMES, tuple(SCHEMA.names)), strict=True):

@@ -150,7 +150,7 @@ def test_ablations_resume_by_record_and_fill_the_card(
 
 
 def test_the_network_goes_where_the_texts_are(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training ends on the CPU, judging may be on a GPU; a device without memory stands for it."""
+    """Training ends on the CPU, evaluation may be on a GPU: a device without memory stands in."""
     evaluate, asked = script("evaluate"), []
 
     def embed(network: Network, corpus: DeviceCorpus, *bounds: Any, **options: Any) -> Tensor:

@@ -55,7 +55,7 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(
             raise KeyboardInterrupt
         documents = learn(run, share)
         if run.step in (3, 5):
-            run.book(documents, 0.0)
+            run.count_step(documents, 0.0)
             run.save()
             run._since.steps -= 1
             run._since.documents -= documents
@@ -331,6 +331,6 @@ def test_two_processes_share_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_judging_on_a_gpu_is_quiet(tmp_path: Path, cuda: torch.device) -> None:
+def test_evaluating_on_a_gpu_is_quiet(tmp_path: Path, cuda: torch.device) -> None:
     """cuDNN warns of weights in pieces, as a copied network has them; warnings are errors here."""
     assert train(small_config(tmp_path), device=cuda).history

@@ -80,11 +80,11 @@ class AuthorBatches:
         domains = range(len(prepared.domains))
         learnt = prepared.part == 0
         self.pools = [np.flatnonzero(learnt & (prepared.domain_of == d)) for d in domains]
-        self.chance = self._chance(mixture or {})
+        self.domain_probabilities = self._domain_probabilities(mixture or {})
         self.neighbours: IntArray | None = None
         self._round, self._order = -1, np.arange(len(prepared))
 
-    def _chance(self, mixture: Mapping[str, float]) -> NDArray[np.float64]:
+    def _domain_probabilities(self, mixture: Mapping[str, float]) -> NDArray[np.float64]:
         sizes = np.array([len(pool) for pool in self.pools])
         small = sizes < 2
         if small.all():
@@ -124,8 +124,8 @@ class AuthorBatches:
         """How many authors of each domain a batch holds."""
         wanted = self.settings.authors
         if self.settings.mixed:
-            return [round(wanted * share) for share in self.chance]
-        drawn = random.choice(len(self.pools), p=self.chance)
+            return [round(wanted * share) for share in self.domain_probabilities]
+        drawn = random.choice(len(self.pools), p=self.domain_probabilities)
         return [wanted * int(number == drawn) for number in range(len(self.pools))]
 
     def _authors(self, pool: IntArray, wanted: int, random: np.random.Generator) -> IntArray:

@@ -1,8 +1,8 @@
 r"""Training the extractor: one linear loop, :math:`\theta_0 \to \theta_1 \to \dots \to \bar\theta`.
 
-It steps, judges and saves until the run's steps or minutes are over. Several processes (torchrun)
-draw batches of their own and average their gradients. The loop appends records; showing them is
-someone else's job.
+It steps, evaluates and saves until the run's steps or minutes are over. Several processes
+(torchrun) draw batches of their own and average their gradients. The loop appends records; showing
+them is someone else's job.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _loop(
         if run.config.batch.hard_share and run.batches.neighbours is None:
             run.find_neighbours()
         documents = run.learn(share)
-        run.book(documents, time.perf_counter() - before)
+        run.count_step(documents, time.perf_counter() - before)
         after = time.perf_counter()
         if run.step % run.recipe.evaluate_every == 0:
             on_evaluation(run.evaluate())

@@ -74,13 +74,15 @@ class BatchLoss(nn.Module):
         """
         unit = nn.functional.normalize(levs.float(), dim=1)
         logits = self.scale * (unit @ unit.T)
-        kin = authors[:, None] == authors
-        alike = documents[:, None] == documents
+        same_author = authors[:, None] == authors
+        same_document = documents[:, None] == documents
         if same_text:
-            alike = torch.eye(len(levs), dtype=torch.bool, device=levs.device)
-        positive = kin & ~alike
-        foreign = domains[:, None] != domains
-        others = logits.masked_fill(kin | foreign, -math.inf).logsumexp(1, keepdim=True)
+            same_document = torch.eye(len(levs), dtype=torch.bool, device=levs.device)
+        positive = same_author & ~same_document
+        other_domain = domains[:, None] != domains
+        others = logits.masked_fill(same_author | other_domain, -math.inf).logsumexp(
+            1, keepdim=True
+        )
         terms = torch.logaddexp(logits, others) - logits
         weight = positive / positive.sum(1, keepdim=True).clamp(min=1)
         return (terms * weight).sum() / positive.any(1).sum().clamp(min=1)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import IntArray
+from whowrote.arrays import BoolArray, IntArray
 from whowrote.corpus.texts import stream
 from whowrote.errors import InputError
 from whowrote.features import bag
@@ -137,7 +137,7 @@ class Counted:
     occurrences: IntArray
 
 
-def count_tokens(texts: Sequence[str], authors: IntArray, counts: NDArray[np.bool_]) -> Counted:
+def count_tokens(texts: Sequence[str], authors: IntArray, counts: BoolArray) -> Counted:
     """Tokenise; ``counts`` says which documents count towards the vocabulary."""
     raw: defaultdict[str, int] = defaultdict()
     raw.default_factory = raw.__len__
@@ -158,7 +158,7 @@ def count_tokens(texts: Sequence[str], authors: IntArray, counts: NDArray[np.boo
     )
 
 
-def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, NDArray[np.bool_]]]:
+def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, BoolArray]]:
     """Runs of documents that never part an author."""
     firsts = np.flatnonzero(np.diff(domain.authors, prepend=-1))
     n_texts, low = len(domain.texts), 0
@@ -173,11 +173,11 @@ def _tasks(domain: Domain) -> Iterator[tuple[Sequence[str], IntArray, NDArray[np
 def count_domains(domains: Iterable[Domain], workers: int) -> list[tuple[Domain, list[Counted]]]:
     """Tokenise all domains."""
     tasks = [(domain, list(_tasks(domain))) for domain in domains]
-    found = iter(spread(count_tokens, [task for _, own in tasks for task in own], workers))
+    found = iter(in_processes(count_tokens, [task for _, own in tasks for task in own], workers))
     return [(domain, [next(found) for _ in own]) for domain, own in tasks]
 
 
-def spread(
+def in_processes(
     work: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], workers: int
 ) -> list[Result]:
     """Do all tasks, in several processes if there are several and enough to do."""
@@ -191,14 +191,14 @@ def spread(
 def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) -> FittedNGrams:
     """The n-grams that the most training authors use."""
     tasks = [[_learnt(*task) for task in _tasks(domain)] for domain in domains]
-    found = iter(spread(bag.count_users, [task for own in tasks for task in own], workers))
+    found = iter(in_processes(bag.count_users, [task for own in tasks for task in own], workers))
     counted = [[next(found) for _ in own] for own in tasks]
     n_authors = [max(1, int((domain.parts == 0).sum())) for domain in domains]
     return bag.choose(list(zip(counted, n_authors, strict=True)), most)
 
 
 def _learnt(
-    texts: Sequence[str], authors: IntArray, counts: NDArray[np.bool_]
+    texts: Sequence[str], authors: IntArray, counts: BoolArray
 ) -> tuple[list[str], IntArray]:
     """Those documents of a task that count."""
     return [text for text, counted in zip(texts, counts, strict=True) if counted], authors[counts]
@@ -208,7 +208,7 @@ def rows_of(texts: Sequence[str], ngrams: FittedNGrams, workers: int = 1) -> Gra
     """The n-grams of texts."""
     runs = range(0, len(texts), DOCUMENTS_PER_TASK)
     tasks = [(texts[low : low + DOCUMENTS_PER_TASK], ngrams) for low in runs]
-    return GramRows.join(spread(GramRows.of, tasks, workers))
+    return GramRows.join(in_processes(GramRows.of, tasks, workers))
 
 
 @dataclass(frozen=True)

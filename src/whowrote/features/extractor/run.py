@@ -41,7 +41,7 @@ from whowrote.features.extractor.start import (
 )
 from whowrote.features.network import Network, lay_out
 from whowrote.features.reading import DeviceCorpus, Extractor, embed, write_extractor
-from whowrote.files import write_text
+from whowrote.files import below, write_text
 from whowrote.metrics import auc, balanced_pairs, cosines, recall_at_1
 
 
@@ -86,6 +86,11 @@ class Since:
         """Count one step."""
         self.steps, self.documents = self.steps + 1, self.documents + documents
         self.seconds += seconds
+
+    @property
+    def documents_per_second(self) -> float:
+        """Zero where nothing was done."""
+        return self.documents / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -158,6 +163,11 @@ class Run:
         """Everything with parameters."""
         return nn.ModuleDict({"network": self.network, "loss": self.loss})
 
+    @property
+    def half(self) -> bool:
+        """Whether the network computes in half precision: where asked for, and on a GPU."""
+        return self.device.type == "cuda" and self.recipe.precision == "bfloat16"
+
     def share_done(self) -> float:
         """How much of the run lies behind, by steps or by minutes, whichever is further."""
         r = self.recipe
@@ -186,8 +196,7 @@ class Run:
         a = self.network.architecture
         layout = lay_out(crops.starts, crops.lengths, a.window, a.hop, self.device)
         self.generator.manual_seed(_mixed(self.recipe.seed, self.processes.rank, self.step))
-        half = self.device.type == "cuda" and self.recipe.precision == "bfloat16"
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=half):
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             levs = self.network(
                 layout.ids(self.corpus.tokens, a.window),
                 layout,
@@ -254,12 +263,11 @@ class Run:
             self.best = {name: v.clone() for name, v in self.average.state_dict().items()}
         return record
 
-    def embed(self, documents: NDArray[np.int64]) -> NDArray[np.float32]:
+    def embed(self, documents: IntArray) -> NDArray[np.float32]:
         """LEVs of documents by the averaged weights."""
-        half = self.device.type == "cuda" and self.recipe.precision == "bfloat16"
         longest = self.config.batch.max_crop
         return embed_documents(
-            self.average, self.corpus, self.prepared, documents, longest=longest, half=half
+            self.average, self.corpus, self.prepared, documents, longest=longest, half=self.half
         )
 
     def find_neighbours(self) -> None:
@@ -280,9 +288,9 @@ class Run:
         since, self._since = self._since, Since()
         loss = float(self._losses) / max(1, since.steps)
         self._losses.zero_()
-        return loss, since.documents / since.seconds if since.seconds else 0.0
+        return loss, since.documents_per_second
 
-    def book(self, documents: int, seconds: float) -> None:
+    def count_step(self, documents: int, seconds: float) -> None:
         """Count a step's work."""
         self.seconds += seconds
         self._since.add(documents, seconds)
@@ -291,8 +299,8 @@ class Run:
         """Where the run stands, with the loss since the last evaluation."""
         since, done = self._since, self.share_done()
         left = self.seconds * (1 - done) / done if done else math.inf
-        speed = since.documents / since.seconds if since.seconds else 0.0
-        return Step(self.step, done, float(self._losses) / max(1, since.steps), speed, left)
+        loss = float(self._losses) / max(1, since.steps)
+        return Step(self.step, done, loss, since.documents_per_second, left)
 
     def save(self) -> None:
         """Checkpoint, history and the best weights so far; by the first process."""
@@ -335,9 +343,9 @@ class Run:
         self.step, self.seconds = values["step"], values["seconds"]
         self.best_auc = -math.inf if values["best_auc"] is None else values["best_auc"]
         self.history = [Evaluation(**record) for record in values["history"]]
-        for prefix, module in (("model", self.modules()), ("average", self.average)):
-            module.load_state_dict(_under(arrays, prefix))
-        self.best = {name: v.to(self.device) for name, v in _under(arrays, "best").items()}
+        for prefix, module in (("model/", self.modules()), ("average/", self.average)):
+            module.load_state_dict(_tensors(prefix, arrays))
+        self.best = {name: v.to(self.device) for name, v in _tensors("best/", arrays).items()}
         self._restore_optimizer(arrays)
         if "neighbours" in arrays:
             self.batches.neighbours = arrays["neighbours"].astype(np.int64)
@@ -386,7 +394,7 @@ def embed_documents(
     return found
 
 
-def nearest(vectors: Tensor, count: int) -> NDArray[np.int64]:
+def nearest(vectors: Tensor, count: int) -> IntArray:
     """For every row the ``count`` nearest others by cosine."""
     unit = nn.functional.normalize(vectors, dim=1)
     found = []
@@ -406,10 +414,5 @@ def _numpy(tensor: Tensor) -> NDArray[Any]:
     return tensor.detach().cpu().numpy().copy()
 
 
-def _under(arrays: Arrays, prefix: str) -> dict[str, Tensor]:
-    start = f"{prefix}/"
-    return {
-        name.removeprefix(start): torch.from_numpy(array)
-        for name, array in arrays.items()
-        if name.startswith(start)
-    }
+def _tensors(prefix: str, arrays: Arrays) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(array) for name, array in below(prefix, arrays).items()}

@@ -2,9 +2,9 @@
 
 Every problem is split five times; a row has the mean accuracy of each method on the held-out half
 (of texts: learnt from as many an author as the row says), and for ours the calibration error and
-the seconds. ``start="ridge"`` is tried without any training, with it, and as four members. The vectors of texts come
-from ``python experiments/start.py --embed FOLDER`` (the measuring corpora), so that the comparison
-itself runs anywhere.
+the seconds. ``start="ridge"`` is tried without any training, with it, and as four members. The
+vectors of texts come from ``python experiments/start.py --embed FOLDER`` (the measuring corpora),
+so that the comparison itself runs anywhere.
 
 Command:  python experiments/start.py --vectors scratch/start.npz --out experiments/results
 Hardware: 16 cores, 6 minutes.

@@ -16,6 +16,10 @@ class CorpusWarning(UserWarning):
     """A text was repaired or skipped; the whole list is in ``corpus.notes``."""
 
 
+class DataWarning(UserWarning):
+    """X or y can be learnt from but hardly means what it says; the sentence names the cure."""
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """The end of a sentence about a misspelt name, or nothing.
 

@@ -20,7 +20,7 @@ from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.fitted_classifier import Decoded, FittedClassifier, Sample, log_mean_exp
-from whowrote.estimators.scaling import Scaling, learn_scaling
+from whowrote.estimators.scaling import Scaling, learn_scaling, warn_of_far_values
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
@@ -206,8 +206,10 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         random = check_random_state(self.random_state)
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
         scaling = learn_scaling(X, self.projection_dim, seeds.pop())
-        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds))
-        fleet.to(checks.choose_device(self.device), getattr(torch, self.dtype))
+        warn_of_far_values(X)
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds), dtype)
+        fleet.to(checks.choose_device(self.device))
         return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
 
     def _settings(self) -> dict[str, Any]:

@@ -6,20 +6,19 @@ r"""Attribution: a classifier whose classes are the components of the mixture.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from whowrote import checks, private
+from whowrote import checks
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
+from whowrote.estimators.labels import read_labels
 from whowrote.model.fleet import UNLABELLED
 from whowrote.training import initialize
 
@@ -27,8 +26,11 @@ from whowrote.training import initialize
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """A variational autoencoder with a Student-t (or Gaussian) component per class.
 
-    Supervised when every row has a label; semi-supervised when some labels are ``None`` (names) or
-    ``-1`` (integers): then it learns from the labelled rows first and from all rows afterwards.
+    Supervised when every row has a label; semi-supervised when some labels are missing: then it
+    learns from the labelled rows first and from all rows afterwards. Missing is ``None``, NaN or
+    ``pandas.NA``, and ``-1`` among integers as in scikit-learn's ``LabelSpreading``; in {-1, +1},
+    and beside other negative numbers, -1 is a class like the others, and in {-1, 0, 1}, where it
+    means missing, a warning says so.
 
     Parameters
     ----------
@@ -84,7 +86,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         """
         self._check_parameters()
         X = self._read(X, reset=True)
-        labels = self._codes(y, X.shape[0])
+        self.classes_, labels = read_labels(y, X.shape[0])
         if folds is not None and (labels == UNLABELLED).any():
             raise InputError(
                 "folds are given and some labels are missing; every member learns from all "
@@ -107,32 +109,6 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             self._train(fit, rows, everything, plan, "everything", stream=1)
         self._finish(fit)
         return self
-
-    def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
-        """Labels as class numbers, -1 where unknown; sets ``classes_``."""
-        if y is None:
-            raise InputError(
-                "requires y to be passed, but the target y is None: give an author per row, or use "
-                "MixtureVAEClusterer, which needs none"
-            )
-        y = _check_y_keeping_none(y)
-        if len(y) != n_rows:
-            raise InputError(
-                f"X and y have inconsistent numbers of samples, {n_rows} rows and {len(y)} labels; "
-                "give one label per row"
-            )
-        unknown = unlabelled(y)
-        if unknown.all():
-            raise InputError(
-                f"all {len(y)} labels are missing; label some rows or use MixtureVAEClusterer"
-            )
-        named = np.array(y[~unknown].tolist()) if y.dtype == object else y[~unknown]
-        check_classification_targets(named)
-        self.classes_, codes, counts = np.unique(named, return_inverse=True, return_counts=True)
-        checks.enough_per_class(self.classes_, counts, lone=not unknown.any())
-        labels = np.full(len(y), UNLABELLED, dtype=np.int64)
-        labels[~unknown] = codes
-        return labels
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""
@@ -158,27 +134,3 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         dtype, names = values["classes_"]
         self.classes_ = np.array(names, dtype=dtype)
         super()._restore(values)
-
-
-def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """None or NaN among names, -1 among integers.
-
-    >>> unlabelled(np.array(["a", None], dtype=object)), unlabelled(np.array([0, -1]))
-    (array([False,  True]), array([False,  True]))
-    """
-    if y.dtype == object:
-        missing = np.array([name is None or name != name for name in y], dtype=bool)
-        integers = all(isinstance(name, Integral) for name in y[~missing])
-        return missing | (y == UNLABELLED) if integers else missing
-    if np.issubdtype(y.dtype, np.signedinteger):
-        return np.asarray(y == UNLABELLED)
-    return np.zeros(len(y), dtype=bool)
-
-
-def _check_y_keeping_none(y: Any) -> NDArray[Any]:
-    as_array = np.asarray(y)
-    if as_array.dtype.kind == "U" and isinstance(y, (list, tuple)):
-        as_array = np.array(y, dtype=object)  # numpy would turn a NaN among names into "nan"
-    if as_array.dtype == object and as_array.ndim == 1:
-        return as_array
-    return np.asarray(private.checked_y(y))

@@ -117,7 +117,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         plan = self._plan(n, self.max_epochs, "bound")
         self._train(fit, fit.rows(X, None), assignment, plan, "bound", stream=1)
         self._finish(fit)
-        self.labels_ = self._numbered_by_size(self.predict(X))
+        winners = self.fitted_.score(X).mean_log_proba().argmax(axis=1)
+        self.labels_ = self._numbered_by_size(winners.astype(np.int64))
         return self
 
     def _numbered_by_size(self, labels: IntArray) -> IntArray:

@@ -9,6 +9,7 @@ projection of it on its L leading right singular vectors.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,11 +20,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import FloatArray
-from whowrote.errors import InputError
+from whowrote.errors import DataWarning, InputError
 from whowrote.model import Rows, SparseRows
 from whowrote.model.fleet import UNLABELLED
 
 FARTHEST = 1e15  # its square, times a sharp precision, still fits into float32
+FAR_OUT, SQUEEZED = 1e3, 30.0
+"""A value is far out at so many robust deviations, and so many times as far as any other."""
+QUANTILE_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -140,3 +144,47 @@ def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
     # Below rounding, a column is constant: dividing by its noise would invent a feature.
     constant = spread <= np.maximum(1e-7 * np.abs(mean), 1e-12 * spread.max())
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
+
+
+def warn_of_far_values(X: Any) -> None:
+    """Warn of a value so far out that beside it the rest of its column is one point.
+
+    Deviations from the median are measured by the third quartile of those that are not zero. A
+    value is named if it lies ``FAR_OUT`` times as far out, and ``SQUEEZED`` times as far as the
+    next one that does not: neither a rare one in an indicator nor the largest of heavy-tailed
+    values, which has others near it, is a wrong one.
+    """
+    columns = _suspected(X) if is_sparse(X) else np.arange(X.shape[1])
+    rows = (X[:, columns].toarray() if is_sparse(X) else X).astype(np.float64, copy=False)
+    some = rows[:: -(-len(rows) // QUANTILE_ROWS)]
+    median = np.median(some, axis=0)
+    unit = np.array([_third_quartile(column) for column in np.abs(some - median).T])
+    reach = np.maximum(rows.max(axis=0) - median, median - rows.min(axis=0))
+    found = []
+    for place in np.flatnonzero((reach > FAR_OUT * unit) & (unit > 0)):
+        away = np.abs(rows[:, place] - median[place])
+        far = away > FAR_OUT * unit[place]
+        if away[far].min() > SQUEEZED * away[~far].max():
+            found += [(int(row), place) for row in np.flatnonzero(far)]
+    if not found:
+        return
+    row, place = found[0]
+    warnings.warn(
+        f"row {row} of X has {rows[row, place]:.3g} in column {columns[place]}, where most values "
+        f"are within {unit[place]:.3g} of the median ({len(found)} such in all): beside it they "
+        "can hardly be told apart; look for a wrong value, and drop, clip or impute it",
+        DataWarning,
+        stacklevel=4,  # where fit was called
+    )
+
+
+def _suspected(X: Any) -> NDArray[np.int64]:
+    """Columns of sparse rows that are worth a look: those with values far above all others."""
+    size = np.abs(X.data)
+    return np.unique(X.indices[size > FAR_OUT * _third_quartile(size)]).astype(np.int64)
+
+
+def _third_quartile(deviations: FloatArray) -> float:
+    """Of those that are not zero; 0 where all are."""
+    moved = deviations[deviations > 0]
+    return float(np.quantile(moved, 0.75)) if len(moved) else 0.0

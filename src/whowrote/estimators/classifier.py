@@ -15,10 +15,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote import checks
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
-from whowrote.estimators.labels import read_labels
+from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
+from whowrote.estimators.phases import (
+    Fit,
+    Validation,
+    all_or_nothing,
+    assign,
+    callable_or_list,
+)
+from whowrote.estimators.scaling import stacked
 from whowrote.model.fleet import UNLABELLED
 from whowrote.training import initialize
 
@@ -62,6 +71,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     random_state : seed; the same seed gives the same model on the CPU, with the same number of
         threads.
     verbose : 1 shows a progress bar on a terminal.
+    class_weight : None, ``"balanced"`` (every class counts alike, however many rows it has) or a
+        dictionary of classes and weights, 1 where it names none; multiplies ``sample_weight``.
+    warm_start : ``fit`` goes on from what was learnt before, with the same classes, columns and
+        shape of the networks; scaling and validation rows stay those of the first fit.
 
     Examples
     --------
@@ -77,38 +90,123 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     classes_: NDArray[Any]
 
-    def fit(self, X: Any, y: Any, folds: Any = None) -> Self:
-        """Learn from labelled rows, and from unlabelled ones where y is None or -1.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        folds: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
+    ) -> Self:
+        """Learn from labelled rows, and from unlabelled ones where y has no label.
 
         ``folds`` gives every row a number from 0 to ``n_members`` - 1: the member of that number
         never learns from the row and stops early by it, so that ``member(i)`` can answer for rows
         of fold i as it will for new ones.
+
+        ``sample_weight`` says how much each row counts in scaling, start, objective and early
+        stopping: 2 as two equal rows would (up to the random numbers), 0 as none, exactly.
+
+        ``validation=(X, y)`` are rows that all members stop early by and none learns from, in place
+        of ``validation_fraction``.
+
+        ``callbacks``, one callable or several, get the record of each epoch and member as it ends,
+        as ``history_`` keeps it. An exception in one of them stops the fit and comes out of it; the
+        estimator is then as it was before.
         """
-        self._check_parameters()
-        X = self._read(X, reset=True)
-        self.classes_, labels = read_labels(y, X.shape[0])
-        if folds is not None and (labels == UNLABELLED).any():
+        with all_or_nothing(self):
+            self._check_parameters()
+            X = self._read(X, reset=not self._goes_on)
+            labels = self._same_classes(read_labels(y, X.shape[0]))
+            weights = row_weights(sample_weight, self.class_weight, labels)
+            codes, fold_of = labels.codes, None
+            if folds is not None:
+                fold_of = self._folds(folds, codes, validation)
+            if weights is not None:  # rows that do not count are not there
+                counts = weights > 0
+                X, codes, weights = X[counts], codes[counts], weights[counts]
+                weights = None if (weights == weights[0]).all() else weights
+                fold_of = None if fold_of is None else fold_of[counts]
+            k = len(labels.classes)
+            fit = self._continued(k) if self._goes_on else self._start(X, k, weights)
+            fit.callbacks = callable_or_list(callbacks)
+            self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
+            self.classes_ = labels.classes
+            self._finish(fit, X, weights)
+        return self
+
+    def _learn(
+        self,
+        fit: Fit,
+        X: Any,
+        codes: IntArray,
+        weights: FloatArray | None,
+        folds: IntArray | None,
+        held_out: tuple[Any, IntArray, FloatArray] | None,
+    ) -> None:
+        """One phase on the labelled rows, and one on all where some have no label."""
+        n, given = len(codes), None
+        known, rest = np.flatnonzero(codes != UNLABELLED), np.flatnonzero(codes == UNLABELLED)
+        if held_out is not None:
+            more, more_codes, more_weights = held_out
+            given = n + np.arange(len(more_codes))
+            X, codes = stacked(X, more), np.concatenate([codes, more_codes])
+            weights = None if weights is None else np.concatenate([weights, more_weights])
+        rows = fit.rows(X, codes, weights)
+        validation = Validation(self.validation_fraction, folds, given, weights is not None)
+        assignment = assign(fit, known, codes, validation)
+        if not fit.earlier:
+            initialize(fit.fitted.fleet, rows, assignment)
+        epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
+        plan = self._plan(len(known), epochs, "log-loss")
+        self._train(fit, rows, assignment, plan, "labelled", stream=0)
+        if len(rest):
+            everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
+            plan = self._plan(n, self.max_epochs, "log-loss")
+            self._train(fit, rows, everything, plan, "everything", stream=1)
+
+    def _same_classes(self, labels: Labels) -> Labels:
+        """The labels, if a model that goes on learning knows their classes."""
+        if self._goes_on and labels.classes.tolist() != self.classes_.tolist():
+            raise InputError(
+                f"y has the classes {labels.classes.tolist()} but warm_start goes on from a model "
+                f"of {self.classes_.tolist()}; give rows of these, or set warm_start=False"
+            )
+        return labels
+
+    def _folds(self, folds: Any, codes: IntArray, validation: Any) -> IntArray:
+        if (codes == UNLABELLED).any():
             raise InputError(
                 "folds are given and some labels are missing; every member learns from all "
                 "unlabelled rows: leave these or the folds out"
             )
-        fold_of = None if folds is None else checks.fold_numbers(folds, labels, self.n_members)
-        fit = self._start(X, len(self.classes_))
-        rows = fit.rows(X, labels)
-        known = np.flatnonzero(labels != UNLABELLED)
-        assignment = self._assign(fit, known, labels, fold_of)
-        initialize(fit.fitted.fleet, rows, assignment)
-        semi = len(known) < len(labels)
-        epochs = self.warm_up if semi and self.warm_up else self.max_epochs
-        plan = self._plan(len(known), epochs, "log-loss")
-        self._train(fit, rows, assignment, plan, "labelled", stream=0)
-        if semi:
-            rest = torch.as_tensor(np.flatnonzero(labels == UNLABELLED), device=fit.fitted.device)
-            everything = assignment.with_rows(rest)
-            plan = self._plan(len(labels), self.max_epochs, "log-loss")
-            self._train(fit, rows, everything, plan, "everything", stream=1)
-        self._finish(fit)
-        return self
+        if validation is not None:
+            raise InputError(
+                "folds and validation are given; every member stops early by its fold or by the "
+                "validation rows: leave one of them out"
+            )
+        return checks.fold_numbers(folds, codes, self.n_members)
+
+    def _validation(
+        self, validation: Any, labels: Labels
+    ) -> tuple[Any, IntArray, FloatArray] | None:
+        """Rows, class numbers and weights of what is validated on."""
+        if validation is None:
+            return None
+        if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
+            raise InputError("validation must be a pair (X, y) of rows and their labels")
+        rows = self._read(validation[0], reset=False)
+        codes = codes_of(validation[1], labels.classes, rows.shape[0])
+        alone = Labels(labels.classes, np.concatenate([labels.codes, codes]))
+        weights = row_weights(None, self.class_weight, alone)
+        return rows, codes, np.ones(len(codes)) if weights is None else weights[-len(codes) :]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Ln p(author | o), (n, K); of two classes the log odds of the second, (n,)."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""

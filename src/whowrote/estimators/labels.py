@@ -1,6 +1,7 @@
-r"""What a user's y says of the rows: classes, class numbers, and which rows have none.
+r"""What a user's y says of the rows: classes, class numbers, and how much every row counts.
 
-.. math:: y_n \mapsto k_n \in \{-1, 0, \dots, K - 1\}, \qquad k_n = -1: \text{ unlabelled}
+.. math:: y_n \mapsto k_n \in \{-1, 0, \dots, K - 1\}, \qquad k_n = -1: \text{ unlabelled},
+    \qquad w_n = s_n c_{k_n}
 
 ``None``, NaN and ``pandas.NA`` say that a label is missing. So does -1 among integers, as in
 scikit-learn's ``LabelSpreading``, where the other labels are at least two and none is negative: in
@@ -11,6 +12,7 @@ ways, it is missing and a :class:`~whowrote.errors.DataWarning` says so.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -19,8 +21,8 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 
 from whowrote import checks, private
-from whowrote.arrays import IntArray
-from whowrote.errors import DataWarning, InputError
+from whowrote.arrays import FloatArray, IntArray
+from whowrote.errors import DataWarning, InputError, did_you_mean
 from whowrote.model.fleet import UNLABELLED
 
 
@@ -115,3 +117,89 @@ def _checked(y: Any) -> NDArray[Any]:
     if as_array.dtype == object and as_array.ndim == 1:
         return as_array
     return np.asarray(private.checked_y(y))
+
+
+def codes_of(y: Any, classes: NDArray[Any], n_rows: int) -> IntArray:
+    """The class numbers of validation rows, each of which must have a class that was learnt."""
+    y = _checked(y)
+    if len(y) != n_rows:
+        raise InputError(
+            f"validation has {n_rows} rows and {len(y)} labels; give one label per row"
+        )
+    number = {name: code for code, name in enumerate(classes.tolist())}
+    for row, name in enumerate(y.tolist()):
+        if _is_missing(name) or name not in number:
+            raise InputError(
+                f"row {row} of validation has the label {name!r}, which is not among the classes "
+                f"{classes.tolist()} of y; leave the row out"
+            )
+    return np.array([number[name] for name in y.tolist()], dtype=np.int64)
+
+
+# -- weights -------------------------------------------------------------------------------------
+
+
+def row_weights(sample_weight: Any, class_weight: Any, labels: Labels) -> FloatArray | None:
+    r"""How much every row counts, :math:`w_n = s_n c_{y_n}`; None where all count alike.
+
+    ``"balanced"`` is :math:`c_k = \sum_n s_n / (K \sum_{n: y_n = k} s_n)` over labelled rows. The
+    unlabelled have no class weight. A class of which no row counts cannot be learnt and is refused.
+    """
+    if sample_weight is None and class_weight is None:
+        return None
+    codes = labels.codes
+    weights = _sample_weights(sample_weight, len(codes))
+    known = codes != UNLABELLED
+    counts: FloatArray = np.zeros(len(labels.classes))
+    np.add.at(counts, codes[known], weights[known])
+    if class_weight is not None:
+        by_class = _class_weights(class_weight, labels.classes, counts)
+        weights[known] *= by_class[codes[known]]
+        counts = counts * by_class
+    if not counts.all():
+        lost = labels.classes.tolist()[int(np.argmin(counts))]
+        raise InputError(
+            f"all rows of class {lost!r} have zero weight; a class is learnt from rows that count: "
+            "give one of them a weight above 0 or leave the class out"
+        )
+    return weights
+
+
+def _sample_weights(sample_weight: Any, n_rows: int) -> FloatArray:
+    if sample_weight is None:
+        return np.ones(n_rows)
+    weights = np.array(sample_weight, dtype=np.float64)
+    weights = np.full(n_rows, weights) if weights.ndim == 0 else weights
+    if weights.shape != (n_rows,):
+        raise InputError(
+            f"sample_weight has the shape {weights.shape}; it must be one number for each of "
+            f"{n_rows} rows"
+        )
+    bad = ~(np.isfinite(weights) & (weights >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"sample_weight is {weights[row]:g} in row {row}; weights must be finite and at least "
+            "0, which leaves a row out"
+        )
+    if not weights.any():
+        raise InputError(f"all {n_rows} sample weights are zero; give some rows a weight above 0")
+    return weights
+
+
+def _class_weights(class_weight: Any, classes: NDArray[Any], counts: FloatArray) -> FloatArray:
+    """The weight of every class, from ``"balanced"`` or a dictionary; 1 where it names none."""
+    names = classes.tolist()
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        return np.asarray(counts.sum() / (len(names) * np.where(counts > 0, counts, 1)))
+    if not isinstance(class_weight, Mapping):
+        raise InputError(
+            f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dictionary of "
+            "classes and their weights"
+        )
+    for name, weight in class_weight.items():
+        if name not in names:
+            hint = did_you_mean(str(name), [str(one) for one in names])
+            raise InputError(f"class_weight names {name!r}, which is not among {names}{hint}")
+        checks.at_least(f"class_weight of {name!r}", weight, 0)
+    return np.array([float(class_weight.get(name, 1.0)) for name in names])

@@ -119,22 +119,39 @@ def is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
-def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
-    """Means and standard deviations of the training rows; a constant column keeps scale one."""
+def stacked(X: Any, more: Any) -> Any:
+    """Two sets of rows, dense or sparse, one below the other."""
+    if is_sparse(X) or is_sparse(more):
+        return sparse.vstack([X, more], format="csr")
+    return np.concatenate([X, more])
+
+
+def learn_scaling(
+    X: Any, projection_dim: int, seed: int, weights: FloatArray | None = None
+) -> Scaling:
+    """Means and standard deviations of the training rows; a constant column keeps scale one.
+
+    A row of weight 2 counts as two.
+    """
     projection, input_scale = None, 1.0
     if is_sparse(X) and X.shape[1] > projection_dim:
         from sklearn.decomposition import TruncatedSVD  # late: dense rows need none
 
         width = min(projection_dim, X.shape[0], X.shape[1] - 1)
         with np.errstate(invalid="ignore"):  # rows of zeros have no variance to explain
-            reducer = TruncatedSVD(width, random_state=seed).fit(X)
+            counted = X if weights is None else sparse.diags_array(np.sqrt(weights)) @ X
+            reducer = TruncatedSVD(width, random_state=seed).fit(counted)
         # Half precision in memory as on disk, so that a loaded model gives equal answers.
         projection = reducer.components_.T.astype(np.float16).astype(np.float32)
         norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-        input_scale = float(np.sqrt(width / norms.mean())) if norms.any() else 1.0
+        norm = np.average(norms, weights=weights)
+        input_scale = float(np.sqrt(width / norm)) if norms.any() else 1.0
     raw = Scaling(np.zeros(0), np.ones(0), projection).dense(X).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = raw.mean(0), raw.std(0)
+        if weights is not None:
+            mean = np.average(raw, axis=0, weights=weights)
+            spread = np.sqrt(np.average((raw - mean) ** 2, axis=0, weights=weights))
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
         raise InputError(

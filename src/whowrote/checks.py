@@ -67,6 +67,25 @@ def choose_device(name: str | torch.device | None = None) -> torch.device:
     return torch.device(asked if index else kind)
 
 
+def random_numbers(random_state: Any) -> np.random.RandomState:
+    """Random numbers from what scikit-learn takes as a seed, or from a generator of numpy.
+
+    A ``Generator`` or ``BitGenerator`` is drawn from: used twice, it gives other numbers.
+
+    >>> generator = np.random.default_rng(0)
+    >>> random_numbers(generator).randint(100) == random_numbers(generator).randint(100)
+    False
+    """
+    if isinstance(random_state, np.random.Generator):
+        return np.random.RandomState(random_state.bit_generator)
+    if isinstance(random_state, np.random.BitGenerator):
+        return np.random.RandomState(random_state)
+    from sklearn.utils import check_random_state
+
+    numbers: np.random.RandomState = check_random_state(random_state)
+    return numbers
+
+
 def all_finite(X: Any) -> None:
     """Require every value of X to be finite, and name the first that is not."""
     is_sparse = sparse.issparse(X)

@@ -25,6 +25,10 @@ def first_line(problem: BaseException) -> str:
     return str(problem).splitlines()[0] if str(problem) else type(problem).__name__
 
 
+class DataWarning(UserWarning):
+    """X or y can be learnt from but hardly means what it says; the sentence names the cure."""
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """The end of a sentence about a misspelt name, or nothing.
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
-from whowrote.estimators.base import validation_part
+from whowrote.estimators.phases import validation_part
 from whowrote.training import DivergenceError, DivergenceWarning
 
 # Seeds

@@ -10,6 +10,7 @@ from scipy import integrate, stats
 from torch import Tensor
 
 from whowrote.model import Component, DiagonalNormal, Gaussian, StudentT, component_for
+from whowrote.model.distributions import gamma_entropy, log_gamma_ratio
 
 EXACT, ROUNDING = 1e-10, 1e-12
 FAMILIES = [StudentT(), Gaussian()]
@@ -313,3 +314,37 @@ def test_repeat_keeps_the_rows_of_a_copy_together(build) -> None:
     assert torch.equal(twice.mean, torch.cat([q.mean, q.mean], 1))
     assert torch.equal(twice.log_scale, torch.cat([q.log_scale, q.log_scale], 1))
     assert q.repeat(1) is q
+
+
+# Digits
+
+
+@pytest.mark.parametrize("d", [2, 50, 200])
+def test_a_large_df_loses_no_digits_in_float32(d: int) -> None:
+    df = torch.tensor([[2.5, 30.0, 70.0, 1e3, 1e6, 1e9, 1e12]])
+    delta, log_det = d * torch.tensor([0.3, 1.0, 4.0]).reshape(1, 3, 1).expand(1, 3, 7), 0 * df
+    single = StudentT().log_density(delta, log_det, df, d)
+    double = StudentT().log_density(delta.double(), log_det.double(), df.double(), d)
+    torch.testing.assert_close(single.double(), double, rtol=3e-6, atol=3e-6)
+    # Negative control: the difference of two logarithms of Gamma.
+    x = df[0, -2:] / 2
+    literal = torch.lgamma(x + d / 2) - torch.lgamma(x) - d / 2 * torch.log(x)
+    exact = log_gamma_ratio(x[None].double(), d / 2)[0]
+    assert (literal.double() - exact).abs().min() > 0.1
+
+
+@pytest.mark.parametrize("a", [0.5, 1.0, 7.5, 100.0])
+def test_the_series_of_log_gamma_is_exact(a: float) -> None:
+    x = torch.tensor([[1.005, 3.0, 31.9, 32.1, 50.0, 300.0]]).double()
+    wanted = torch.lgamma(x + a) - torch.lgamma(x) - a * torch.log(x)
+    torch.testing.assert_close(log_gamma_ratio(x, a), wanted, rtol=0, atol=1e-11)
+    x.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: log_gamma_ratio(x, a), x)
+
+
+def test_the_series_of_the_entropy_is_exact() -> None:
+    a = torch.tensor([[[1.0, 5.0, 31.9, 32.1, 40.0, 200.0]]]).double()
+    wanted = a + torch.lgamma(a) + (1 - a) * torch.digamma(a)
+    torch.testing.assert_close(gamma_entropy(a), wanted, rtol=0, atol=1e-11)
+    large = torch.full((1, 1, 1), 5e6)
+    torch.testing.assert_close(gamma_entropy(large).double(), gamma_entropy(large.double()))

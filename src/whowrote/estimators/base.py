@@ -4,47 +4,32 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.fitted_classifier import Decoded, FittedClassifier, Sample, log_mean_exp
-from whowrote.estimators.scaling import Scaling, learn_scaling
+from whowrote.estimators.phases import Fit, Told
+from whowrote.estimators.scaling import Scaling, learn_scaling, warn_of_far_values
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
-from whowrote.progress import EpochLike, Stage, current_listener, epoch_bar
+from whowrote.progress import current_listener, epoch_bar
 from whowrote.training import Assignment, Plan, train
 
-LEAST_VALIDATION_ROWS = 20
 SEED_RANGE = 2**31 - 1
-
-
-@dataclass
-class Fit:
-    """What a fit builds up, phase by phase."""
-
-    fitted: FittedClassifier
-    history: list[dict[str, Any]] = field(default_factory=list)
-    sound: bool = False
-    """Whether the present state is worth keeping: trained, or started in closed form."""
-
-    def rows(self, X: Any, labels: IntArray | None) -> Rows:
-        """X as the rows of the model, with class numbers where they are known."""
-        return self.fitted.scaling.rows(X, labels, self.fitted.device, self.fitted.dtype)
+SHAPE = ("latent_dim", "hidden", "activation", "n_features", "n_inputs", "n_components")
+"""What of an architecture a model that goes on learning cannot change."""
 
 
 class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -53,6 +38,10 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     fitted_: FittedClassifier
     history_: list[dict[str, Any]]
     n_iter_: int
+    converged_: bool
+    """Whether early stopping ended the last phase for every member before ``max_epochs``."""
+    lower_bound_: float
+    """The mean bound of the training rows, weighted as they are, at the state that was kept."""
 
     def __init__(
         self,
@@ -85,6 +74,8 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         dtype: str = "float32",
         random_state: Any = None,
         verbose: int = 0,
+        class_weight: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.component = component
         self.latent_dim = latent_dim
@@ -110,10 +101,10 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.patience = patience
         self.average = average
         self.projection_dim = projection_dim
-        self.device = device
-        self.dtype = dtype
+        self.device, self.dtype = device, dtype
         self.random_state = random_state
         self.verbose = verbose
+        self.class_weight, self.warm_start = class_weight, warm_start
 
     # -- parameters ------------------------------------------------------------------------------
 
@@ -205,45 +196,51 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     # -- training --------------------------------------------------------------------------------
 
-    def _start(self, X: Any, k: int) -> Fit:
+    def _start(self, X: Any, k: int, weights: FloatArray | None = None) -> Fit:
         """Scaling and an untrained fleet, a seed for each member."""
-        random = check_random_state(self.random_state)
+        random = checks.random_numbers(self.random_state)
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
-        scaling = learn_scaling(X, self.projection_dim, seeds.pop())
-        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds))
-        fleet.to(checks.choose_device(self.device), getattr(torch, self.dtype))
+        scaling = learn_scaling(X, self.projection_dim, seeds.pop(), weights)
+        warn_of_far_values(X)
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds), dtype)
+        fleet.to(checks.choose_device(self.device))
         return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
+
+    def _continued(self, k: int) -> Fit:
+        """What was learnt before, in a fleet of its own that may be moved without harm to it."""
+        fitted = self.fitted_
+        members = self._members([member.seed for member in fitted.fleet.members])
+        shape, before = self._architecture(k, fitted.scaling), fitted.fleet.architecture
+        for name, now, then in [
+            ("n_members", self.n_members, len(members)),
+            ("component", self.component, fitted.component),
+            *((name, getattr(shape, name), getattr(before, name)) for name in SHAPE),
+        ]:
+            if now != then:
+                raise InputError(
+                    f"{name} is {now!r} but warm_start goes on from a model with {then!r}; set it "
+                    "back, or warm_start=False to start anew"
+                )
+        fleet = MixtureVAE(shape, members, getattr(torch, self.dtype))
+        fleet.load_state_dict(dict(fitted.fleet.named_parameters()), strict=False)
+        fleet.to(checks.choose_device(self.device))
+        history = list(self.history_)
+        goes_on = replace(fitted, fleet=fleet, settings=self._settings())
+        return Fit(goes_on, history, earlier=len(history), sound=True)
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.warm_start) and hasattr(self, "fitted_")
 
     def _settings(self) -> dict[str, Any]:
         """The parameters as plain values; a generator object has no place in a file."""
         settings: dict[str, Any] = self.get_params()
         if not isinstance(self.random_state, (int, type(None))):
             settings["random_state"] = None
+        if isinstance(settings.get("class_weight"), Mapping):  # JSON knows names of text only
+            settings["class_weight"] = [list(pair) for pair in settings["class_weight"].items()]
         return settings
-
-    def _assign(
-        self, fit: Fit, candidates: IntArray, labels: IntArray, folds: IntArray | None = None
-    ) -> Assignment:
-        """Each member's own validation part of the candidate rows: stratified, or its fold."""
-        train_parts, validation_parts = [], []
-        smallest, device = 0, fit.fitted.device
-        if folds is not None:
-            smallest = np.bincount(folds[candidates], minlength=self.n_members).min()
-        for number, member in enumerate(fit.fitted.fleet.members):
-            if folds is None:
-                chosen = validation_part(
-                    candidates, labels[candidates], self.validation_fraction, member.seed
-                )
-            else:
-                chosen = candidates[folds[candidates] == number]
-            rest = candidates[~np.isin(candidates, chosen)]
-            np.random.RandomState(member.seed).shuffle(rest)
-            if folds is not None:  # members step together: shorter parts repeat some rows
-                rest = np.resize(rest, len(candidates) - smallest)
-            watched = chosen if len(chosen) >= LEAST_VALIDATION_ROWS else chosen[:0]
-            train_parts.append(torch.as_tensor(rest, device=device))
-            validation_parts.append(torch.as_tensor(watched, device=device))
-        return Assignment(tuple(train_parts), tuple(validation_parts))
 
     def _plan(self, n: int, max_epochs: int, watch: str) -> Plan:
         return Plan(
@@ -260,7 +257,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         """Run one phase and append its records to the history."""
         fleet = fit.fitted.fleet
-        seeds = [member.seed + stream for member in fleet.members]
+        seeds = [member.seed + stream + fit.earlier for member in fleet.members]
         with epoch_bar(plan.max_epochs, self.verbose > 0) as show:
             outcome = train(
                 fleet,
@@ -270,17 +267,23 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 Streams(seeds, fit.fitted.device, fit.fitted.dtype),
                 phase=phase,
                 trained=fit.sound,
-                on_epoch=partial(_told, plan.max_epochs, show, current_listener()),
+                on_epoch=Told(plan.max_epochs, show, current_listener(), fit.callbacks),
             )
         fit.history += [record.to_dict() for record in outcome.history]
         fit.sound = True
+        fit.converged = not outcome.diverged and all(
+            max(r.epoch for r in outcome.history if r.member == number) < plan.max_epochs
+            for number in range(len(fleet))
+        )
         if np.isfinite(outcome.best).any():
             fit.fitted = replace(fit.fitted, leader=int(np.argmin(outcome.best)))
 
-    def _finish(self, fit: Fit) -> None:
+    def _finish(self, fit: Fit, X: Any, weights: FloatArray | None = None) -> None:
         """Take over what was learnt; only now, so that a fit that failed leaves nothing behind."""
-        self.fitted_, self.history_ = fit.fitted, fit.history
-        self.n_iter_ = max((record["epoch"] for record in fit.history), default=0)
+        self.fitted_, self.history_, self.converged_ = fit.fitted, fit.history, fit.converged
+        own = fit.history[fit.earlier :]
+        self.n_iter_ = max((record["epoch"] for record in own), default=0)
+        self.lower_bound_ = float(np.average(fit.fitted.bound(X, 1), weights=weights))
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -357,7 +360,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return mean if projection is None else mean @ projection.T
 
     def _draw(self, codes: IntArray | None, n: int, random_state: Any) -> Sample:
-        seed = int(check_random_state(random_state).randint(SEED_RANGE))
+        seed = int(checks.random_numbers(random_state).randint(SEED_RANGE))
         return self.fitted_.sample(codes, n, seed)
 
     def member(self, index: int) -> Self:
@@ -395,6 +398,11 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self.fitted_.scales
 
     @property
+    def covariances_(self) -> FloatArray:
+        """nu/(nu - 2) Sigma of the leading member, (K, D, D); Sigma of Gaussian components."""
+        return self.fitted_.covariances
+
+    @property
     def degrees_of_freedom_(self) -> FloatArray:
         """Learnt nu of the leading member, (K,); infinite for Gaussian components."""
         return self.fitted_.degrees_of_freedom
@@ -407,16 +415,17 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _values(self) -> dict[str, Any]:
         """Plain values of the fitted state beyond the parameters."""
-        names = ("n_features_in_", "leader_", "n_iter_", "history_")
-        values = {name: getattr(self, name) for name in names}
+        names = ("n_features_in_", "leader_", "n_iter_", "history_", "converged_", "lower_bound_")
+        values = {name: getattr(self, name) for name in names if hasattr(self, name)}
         if hasattr(self, "feature_names_in_"):
             values["feature_names_in_"] = self.feature_names_in_.tolist()
         return values
 
     def _restore(self, values: dict[str, Any]) -> None:
         """What :meth:`_values` told, as attributes."""
-        for name in ("n_features_in_", "n_iter_", "history_"):
-            setattr(self, name, values[name])
+        for name in ("n_features_in_", "n_iter_", "history_", "converged_", "lower_bound_"):
+            if name in values:  # files of before have no word on the last two
+                setattr(self, name, values[name])
         if "feature_names_in_" in values:
             self.feature_names_in_ = np.array(values["feature_names_in_"], dtype=object)
 
@@ -436,6 +445,8 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         stored = read_model_file(path, cls.__name__)
         fitted = FittedClassifier.restore(stored, device or stored.values["parameters"]["device"])
         estimator = cls(**fitted.settings)
+        if isinstance(fitted.settings.get("class_weight"), tuple):
+            estimator.set_params(class_weight=dict(fitted.settings["class_weight"]))
         if device is not None:
             estimator.set_params(device=device)
         estimator.fitted_ = fitted
@@ -453,30 +464,3 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []  # latents have the dtype of the model
         return tags
-
-
-def _told(
-    total: int,
-    show: Callable[[EpochLike], None] | None,
-    listener: Callable[[Stage], None] | None,
-    record: EpochLike,
-) -> None:
-    """Pass an epoch's record on to whoever wants it; members may train in threads of their own."""
-    if listener is not None:
-        listener(Stage("learning the authors", record.epoch, total))
-    if show is not None:
-        show(record)
-
-
-def validation_part(
-    candidates: NDArray[np.int64], labels: NDArray[np.int64], fraction: float, seed: int
-) -> NDArray[np.int64]:
-    """A stratified part of the candidates; empty when it would be too small to steer by."""
-    random = np.random.RandomState(seed)
-    chosen = []
-    for label in np.unique(labels):
-        own = candidates[labels == label]
-        size = min(round(fraction * len(own)), len(own) - 1)  # someone has to be learnt from
-        chosen.append(random.permutation(own)[:size])
-    part = np.concatenate(chosen)
-    return part if len(part) >= LEAST_VALIDATION_ROWS else part[:0]

@@ -6,34 +6,44 @@ r"""Attribution: a classifier whose classes are the components of the mixture.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from whowrote import checks, private
+from whowrote import checks
+from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.estimators.base import Fit, MixtureVAEBase
+from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
-from whowrote.model import Rows
+from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
+from whowrote.estimators.phases import (
+    Fit,
+    Validation,
+    all_or_nothing,
+    assign,
+    callable_or_list,
+)
+from whowrote.estimators.scaling import stacked
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Assignment, initialize, initialize_by_ridge
+from whowrote.training import initialize, initialize_by_ridge
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """A variational autoencoder with a Student-t (or Gaussian) component per class.
 
-    Supervised when every row has a label; semi-supervised when some labels are ``None`` (names) or
-    ``-1`` (integers): then it learns from the labelled rows first and from all rows afterwards.
+    Supervised when every row has a label; semi-supervised when some labels are missing: then it
+    learns from the labelled rows first and from all rows afterwards. Missing is ``None``, NaN or
+    ``pandas.NA``, and ``-1`` among integers as in scikit-learn's ``LabelSpreading``; in {-1, +1},
+    and beside other negative numbers, -1 is a class like the others, and in {-1, 0, 1}, where it
+    means missing, a warning says so.
 
     Parameters
     ----------
-    component : ``"student-t"`` or ``"gaussian"``, the family of the mixture (``FAMILIES``).
+    component : ``"student-t"`` or ``"gaussian"``, the family of the mixture.
     latent_dim : dimension D of the latent space; None means min(50, L).
     hidden : width (or tuple of widths) of the hidden layers; None means one of (D + L) / 2.
     activation : ``"tanh"``, ``"relu"``, ``"gelu"`` or ``"silu"``.
@@ -65,6 +75,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     random_state : seed; the same seed gives the same model on the CPU, with the same number of
         threads.
     verbose : 1 shows a progress bar on a terminal.
+    class_weight : None, ``"balanced"`` (every class counts alike, however many rows it has) or a
+        dictionary of classes and weights, 1 where it names none; multiplies ``sample_weight``.
+    warm_start : ``fit`` goes on from what was learnt before, with the same classes, columns and
+        shape of the networks; scaling and validation rows stay those of the first fit.
 
     Examples
     --------
@@ -80,74 +94,127 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     classes_: NDArray[Any]
 
-    def fit(self, X: Any, y: Any, folds: Any = None) -> Self:
-        """Learn from labelled rows, and from unlabelled ones where y is None or -1.
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        folds: Any = None,
+        *,
+        sample_weight: Any = None,
+        validation: tuple[Any, Any] | None = None,
+        callbacks: Any = None,
+    ) -> Self:
+        """Learn from labelled rows, and from unlabelled ones where y has no label.
 
         ``folds`` gives every row a number from 0 to ``n_members`` - 1: the member of that number
         never learns from the row and stops early by it, so that ``member(i)`` can answer for rows
         of fold i as it will for new ones.
+
+        ``sample_weight`` says how much each row counts in scaling, start, objective and early
+        stopping: 2 as two equal rows would (up to the random numbers), 0 as none, exactly.
+
+        ``validation=(X, y)`` are rows that all members stop early by and none learns from, in place
+        of ``validation_fraction``.
+
+        ``callbacks``, one callable or several, get the record of each epoch and member as it ends,
+        as ``history_`` keeps it. An exception in one of them stops the fit and comes out of it; the
+        estimator is then as it was before.
         """
-        self._check_parameters()
-        checks.one_of("start", self.start, ("random", "ridge"))
-        X = self._read(X, reset=True)
-        labels = self._codes(y, X.shape[0])
-        if folds is not None and (labels == UNLABELLED).any():
+        with all_or_nothing(self):
+            self._check_parameters()
+            checks.one_of("start", self.start, ("random", "ridge"))
+            X = self._read(X, reset=not self._goes_on)
+            labels = self._same_classes(read_labels(y, X.shape[0]))
+            weights = row_weights(sample_weight, self.class_weight, labels)
+            codes, fold_of = labels.codes, None
+            if folds is not None:
+                fold_of = self._folds(folds, codes, validation)
+            if weights is not None:  # rows that do not count are not there
+                counts = weights > 0
+                X, codes, weights = X[counts], codes[counts], weights[counts]
+                weights = None if (weights == weights[0]).all() else weights
+                fold_of = None if fold_of is None else fold_of[counts]
+            k = len(labels.classes)
+            fit = self._continued(k) if self._goes_on else self._start(X, k, weights)
+            fit.callbacks = callable_or_list(callbacks)
+            self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
+            self.classes_ = labels.classes
+            self._finish(fit, X, weights)
+        return self
+
+    def _learn(
+        self,
+        fit: Fit,
+        X: Any,
+        codes: IntArray,
+        weights: FloatArray | None,
+        folds: IntArray | None,
+        held_out: tuple[Any, IntArray, FloatArray] | None,
+    ) -> None:
+        """One phase on the labelled rows, and one on all where some have no label."""
+        n, given = len(codes), None
+        known, rest = np.flatnonzero(codes != UNLABELLED), np.flatnonzero(codes == UNLABELLED)
+        if held_out is not None:
+            more, more_codes, more_weights = held_out
+            given = n + np.arange(len(more_codes))
+            X, codes = stacked(X, more), np.concatenate([codes, more_codes])
+            weights = None if weights is None else np.concatenate([weights, more_weights])
+        rows = fit.rows(X, codes, weights)
+        validation = Validation(self.validation_fraction, folds, given, weights is not None)
+        assignment = assign(fit, known, codes, validation)
+        if not fit.earlier:
+            begin = initialize if self.start == "random" else initialize_by_ridge
+            begin(fit.fitted.fleet, rows, assignment)
+            fit.sound = self.start == "ridge"
+        epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
+        plan = self._plan(len(known), epochs, "log-loss")
+        if not fit.sound or any(len(own) for own in assignment.validation):
+            self._train(fit, rows, assignment, plan, "labelled", stream=0)
+        if len(rest):
+            everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
+            plan = self._plan(n, self.max_epochs, "log-loss")
+            self._train(fit, rows, everything, plan, "everything", stream=1)
+
+    def _same_classes(self, labels: Labels) -> Labels:
+        """The labels, if a model that goes on learning knows their classes."""
+        if self._goes_on and labels.classes.tolist() != self.classes_.tolist():
+            raise InputError(
+                f"y has the classes {labels.classes.tolist()} but warm_start goes on from a model "
+                f"of {self.classes_.tolist()}; give rows of these, or set warm_start=False"
+            )
+        return labels
+
+    def _folds(self, folds: Any, codes: IntArray, validation: Any) -> IntArray:
+        if (codes == UNLABELLED).any():
             raise InputError(
                 "folds are given and some labels are missing; every member learns from all "
                 "unlabelled rows: leave these or the folds out"
             )
-        fold_of = None if folds is None else checks.fold_numbers(folds, labels, self.n_members)
-        fit = self._start(X, len(self.classes_))
-        rows = fit.rows(X, labels)
-        known = np.flatnonzero(labels != UNLABELLED)
-        assignment = self._assign(fit, known, labels, fold_of)
-        self._initialize(fit, rows, assignment)
-        semi = len(known) < len(labels)
-        epochs = self.warm_up if semi and self.warm_up else self.max_epochs
-        plan = self._plan(len(known), epochs, "log-loss")
-        if not fit.sound or any(len(held_out) for held_out in assignment.validation):
-            self._train(fit, rows, assignment, plan, "labelled", stream=0)
-        if semi:
-            rest = torch.as_tensor(np.flatnonzero(labels == UNLABELLED), device=fit.fitted.device)
-            everything = assignment.with_rows(rest)
-            plan = self._plan(len(labels), self.max_epochs, "log-loss")
-            self._train(fit, rows, everything, plan, "everything", stream=1)
-        self._finish(fit)
-        return self
+        if validation is not None:
+            raise InputError(
+                "folds and validation are given; every member stops early by its fold or by the "
+                "validation rows: leave one of them out"
+            )
+        return checks.fold_numbers(folds, codes, self.n_members)
 
-    def _initialize(self, fit: Fit, rows: Rows, assignment: Assignment) -> None:
-        """Networks and components to begin with; in closed form they are a model already."""
-        begin = initialize if self.start == "random" else initialize_by_ridge
-        begin(fit.fitted.fleet, rows, assignment)
-        fit.sound = self.start == "ridge"
+    def _validation(
+        self, validation: Any, labels: Labels
+    ) -> tuple[Any, IntArray, FloatArray] | None:
+        """Rows, class numbers and weights of what is validated on."""
+        if validation is None:
+            return None
+        if not (isinstance(validation, (tuple, list)) and len(validation) == 2):
+            raise InputError("validation must be a pair (X, y) of rows and their labels")
+        rows = self._read(validation[0], reset=False)
+        codes = codes_of(validation[1], labels.classes, rows.shape[0])
+        alone = Labels(labels.classes, np.concatenate([labels.codes, codes]))
+        weights = row_weights(None, self.class_weight, alone)
+        return rows, codes, np.ones(len(codes)) if weights is None else weights[-len(codes) :]
 
-    def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
-        """Labels as class numbers, -1 where unknown; sets ``classes_``."""
-        if y is None:
-            raise InputError(
-                "requires y to be passed, but the target y is None: give an author per row, or use "
-                "MixtureVAEClusterer, which needs none"
-            )
-        y = _check_y_keeping_none(y)
-        if len(y) != n_rows:
-            raise InputError(
-                f"X and y have inconsistent numbers of samples, {n_rows} rows and {len(y)} labels; "
-                "give one label per row"
-            )
-        unknown = unlabelled(y)
-        if unknown.all():
-            raise InputError(
-                f"all {len(y)} labels are missing; label some rows or use MixtureVAEClusterer"
-            )
-        named = np.array(y[~unknown].tolist()) if y.dtype == object else y[~unknown]
-        check_classification_targets(named)
-        self.classes_, codes, counts = np.unique(named, return_inverse=True, return_counts=True)
-        checks.two_classes(self.classes_)
-        if not unknown.any():
-            checks.two_rows_each(self.classes_, counts)
-        labels = np.full(len(y), UNLABELLED, dtype=np.int64)
-        labels[~unknown] = codes
-        return labels
+    def decision_function(self, X: Any) -> FloatArray:
+        """Ln p(author | o), (n, K); of two classes the log odds of the second, (n,)."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable author of every row."""
@@ -173,27 +240,3 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         dtype, names = values["classes_"]
         self.classes_ = np.array(names, dtype=dtype)
         super()._restore(values)
-
-
-def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """None or NaN among names, -1 among integers.
-
-    >>> unlabelled(np.array(["a", None], dtype=object)), unlabelled(np.array([0, -1]))
-    (array([False,  True]), array([False,  True]))
-    """
-    if y.dtype == object:
-        missing = np.array([name is None or name != name for name in y], dtype=bool)
-        integers = all(isinstance(name, Integral) for name in y[~missing])
-        return missing | (y == UNLABELLED) if integers else missing
-    if np.issubdtype(y.dtype, np.signedinteger):
-        return np.asarray(y == UNLABELLED)
-    return np.zeros(len(y), dtype=bool)
-
-
-def _check_y_keeping_none(y: Any) -> NDArray[Any]:
-    as_array = np.asarray(y)
-    if as_array.dtype.kind == "U" and isinstance(y, (list, tuple)):
-        as_array = np.array(y, dtype=object)  # numpy would turn a NaN among names into "nan"
-    if as_array.dtype == object and as_array.ndim == 1:
-        return as_array
-    return np.asarray(private.checked_y(y))

@@ -22,7 +22,14 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase
 from whowrote.estimators.fitted_classifier import Sample
-from whowrote.estimators.scaling import Scaling
+from whowrote.estimators.phases import (
+    Fit,
+    Validation,
+    all_or_nothing,
+    assign,
+    callable_or_list,
+)
+from whowrote.estimators.scaling import Scaling, stacked
 from whowrote.model.fleet import UNLABELLED
 from whowrote.training import Assignment, initialize
 
@@ -88,37 +95,56 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         dtype: str = "float32",
         random_state: Any = None,
         verbose: int = 0,
+        warm_start: bool = False,
     ) -> None:
         for name, value in list(locals().items()):  # every parameter is kept as it was given
             if name != "self":
                 setattr(self, name, value)
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn the clusters; y is ignored."""
-        self._check_parameters()
-        checks.at_least("n_components", self.n_components, 1, integer=True)
-        checks.one_of("initialization", self.initialization, INITIALIZATIONS)
-        X = self._read(X, reset=True)
-        n = X.shape[0]
-        if n < self.n_components:
-            raise InputError(
-                f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); every "
-                "cluster needs a row: lower n_components"
-            )
-        fit = self._start(X, self.n_components)
-        seed = fit.fitted.fleet.members[0].seed
-        rows = fit.rows(X, self._provisional(X, fit.fitted.scaling, seed))
-        assignment = self._assign(fit, np.arange(n), np.zeros(n, dtype=np.int64))
-        initialize(fit.fitted.fleet, rows, assignment)
-        if self.warm_up:
-            warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
-            plan = self._plan(n, self.warm_up, "bound")
-            self._train(fit, rows, warm, plan, "provisional", stream=0)
-        plan = self._plan(n, self.max_epochs, "bound")
-        self._train(fit, fit.rows(X, None), assignment, plan, "bound", stream=1)
-        self._finish(fit)
-        self.labels_ = self._numbered_by_size(self.predict(X))
+    def fit(self, X: Any, y: Any = None, *, validation: Any = None, callbacks: Any = None) -> Self:
+        """Learn the clusters; y is ignored.
+
+        ``validation`` are rows to stop early by and not to learn from, in place of
+        ``validation_fraction``; ``callbacks`` as in :meth:`MixtureVAEClassifier.fit`.
+        """
+        with all_or_nothing(self):
+            self._check_parameters()
+            checks.at_least("n_components", self.n_components, 1, integer=True)
+            checks.one_of("initialization", self.initialization, INITIALIZATIONS)
+            X = self._read(X, reset=not self._goes_on)
+            n = X.shape[0]
+            if n < self.n_components:
+                raise InputError(
+                    f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); "
+                    "every cluster needs a row: lower n_components"
+                )
+            k = self.n_components
+            fit = self._continued(k) if self._goes_on else self._start(X, k)
+            fit.callbacks = callable_or_list(callbacks)
+            more = None if validation is None else self._read(validation, reset=False)
+            self._learn(fit, X, more)
+            self._finish(fit, X)
+            winners = self.fitted_.score(X).mean_log_proba().argmax(axis=1)
+            self.labels_ = self._numbered_by_size(winners.astype(np.int64))
         return self
+
+    def _learn(self, fit: Fit, X: Any, held_out: Any) -> None:
+        """One phase with provisional labels, if nothing is learnt yet, and one by the bound."""
+        n, given, everything = X.shape[0], None, X
+        if held_out is not None:
+            everything, given = stacked(X, held_out), n + np.arange(held_out.shape[0])
+        validation = Validation(self.validation_fraction, given=given)
+        assignment = assign(fit, np.arange(n), np.zeros(n, dtype=np.int64), validation)
+        if not fit.earlier:
+            seed = fit.fitted.fleet.members[0].seed
+            rows = fit.rows(X, self._provisional(X, fit.fitted.scaling, seed))
+            initialize(fit.fitted.fleet, rows, assignment)
+            if self.warm_up:
+                warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
+                plan = self._plan(n, self.warm_up, "bound")
+                self._train(fit, rows, warm, plan, "provisional", stream=0)
+        plan = self._plan(n, self.max_epochs, "bound")
+        self._train(fit, fit.rows(everything), assignment, plan, "bound", stream=1)
 
     def _numbered_by_size(self, labels: IntArray) -> IntArray:
         """The largest cluster is number 0; clusters that lost all their rows come last."""

@@ -262,6 +262,13 @@ class FittedClassifier:
         return self._of_leader(self.fleet.mixture.scale_matrix)
 
     @property
+    def covariances(self) -> FloatArray:
+        """nu/(nu - 2) Sigma, (K, D, D); the scale matrix itself where nu is infinite."""
+        df = self.degrees_of_freedom.astype(np.float64)
+        factor = np.where(np.isinf(df), 1.0, df / np.where(np.isinf(df), 1.0, df - 2))
+        return factor[:, None, None] * self.scales
+
+    @property
     def degrees_of_freedom(self) -> FloatArray:
         """Learnt nu, (K,); infinite for Gaussian components."""
         df = self._of_leader(self.fleet.mixture.df)

@@ -9,6 +9,7 @@ projection of it on its L leading right singular vectors.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,11 +20,14 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import FloatArray
-from whowrote.errors import InputError
+from whowrote.errors import DataWarning, InputError
 from whowrote.model import Rows, SparseRows
 from whowrote.model.fleet import UNLABELLED
 
 FARTHEST = 1e15  # its square, times a sharp precision, still fits into float32
+FAR_OUT, SQUEEZED = 1e3, 30.0
+"""A value is far out at so many robust deviations, and so many times as far as any other."""
+QUANTILE_ROWS = 2000
 
 
 @dataclass(frozen=True)
@@ -115,22 +119,39 @@ def is_sparse(X: Any) -> bool:
     return bool(sparse.issparse(X))
 
 
-def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
-    """Means and standard deviations of the training rows; a constant column keeps scale one."""
+def stacked(X: Any, more: Any) -> Any:
+    """Two sets of rows, dense or sparse, one below the other."""
+    if is_sparse(X) or is_sparse(more):
+        return sparse.vstack([X, more], format="csr")
+    return np.concatenate([X, more])
+
+
+def learn_scaling(
+    X: Any, projection_dim: int, seed: int, weights: FloatArray | None = None
+) -> Scaling:
+    """Means and standard deviations of the training rows; a constant column keeps scale one.
+
+    A row of weight 2 counts as two.
+    """
     projection, input_scale = None, 1.0
     if is_sparse(X) and X.shape[1] > projection_dim:
         from sklearn.decomposition import TruncatedSVD  # late: dense rows need none
 
         width = min(projection_dim, X.shape[0], X.shape[1] - 1)
         with np.errstate(invalid="ignore"):  # rows of zeros have no variance to explain
-            reducer = TruncatedSVD(width, random_state=seed).fit(X)
+            counted = X if weights is None else sparse.diags_array(np.sqrt(weights)) @ X
+            reducer = TruncatedSVD(width, random_state=seed).fit(counted)
         # Half precision in memory as on disk, so that a loaded model gives equal answers.
         projection = reducer.components_.T.astype(np.float16).astype(np.float32)
         norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-        input_scale = float(np.sqrt(width / norms.mean())) if norms.any() else 1.0
+        norm = np.average(norms, weights=weights)
+        input_scale = float(np.sqrt(width / norm)) if norms.any() else 1.0
     raw = Scaling(np.zeros(0), np.ones(0), projection).dense(X).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         mean, spread = raw.mean(0), raw.std(0)
+        if weights is not None:
+            mean = np.average(raw, axis=0, weights=weights)
+            spread = np.sqrt(np.average((raw - mean) ** 2, axis=0, weights=weights))
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
         raise InputError(
@@ -140,3 +161,47 @@ def learn_scaling(X: Any, projection_dim: int, seed: int) -> Scaling:
     # Below rounding, a column is constant: dividing by its noise would invent a feature.
     constant = spread <= np.maximum(1e-7 * np.abs(mean), 1e-12 * spread.max())
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
+
+
+def warn_of_far_values(X: Any) -> None:
+    """Warn of a value so far out that beside it the rest of its column is one point.
+
+    Deviations from the median are measured by the third quartile of those that are not zero. A
+    value is named if it lies ``FAR_OUT`` times as far out, and ``SQUEEZED`` times as far as the
+    next one that does not: neither a rare one in an indicator nor the largest of heavy-tailed
+    values, which has others near it, is a wrong one.
+    """
+    columns = _suspected(X) if is_sparse(X) else np.arange(X.shape[1])
+    rows = (X[:, columns].toarray() if is_sparse(X) else X).astype(np.float64, copy=False)
+    some = rows[:: -(-len(rows) // QUANTILE_ROWS)]
+    median = np.median(some, axis=0)
+    unit = np.array([_third_quartile(column) for column in np.abs(some - median).T])
+    reach = np.maximum(rows.max(axis=0) - median, median - rows.min(axis=0))
+    found = []
+    for place in np.flatnonzero((reach > FAR_OUT * unit) & (unit > 0)):
+        away = np.abs(rows[:, place] - median[place])
+        far = away > FAR_OUT * unit[place]
+        if away[far].min() > SQUEEZED * away[~far].max():
+            found += [(int(row), place) for row in np.flatnonzero(far)]
+    if not found:
+        return
+    row, place = found[0]
+    warnings.warn(
+        f"row {row} of X has {rows[row, place]:.3g} in column {columns[place]}, where most values "
+        f"are within {unit[place]:.3g} of the median ({len(found)} such in all): beside it they "
+        "can hardly be told apart; look for a wrong value, and drop, clip or impute it",
+        DataWarning,
+        stacklevel=4,  # where fit was called
+    )
+
+
+def _suspected(X: Any) -> NDArray[np.int64]:
+    """Columns of sparse rows that are worth a look: those with values far above all others."""
+    size = np.abs(X.data)
+    return np.unique(X.indices[size > FAR_OUT * _third_quartile(size)]).astype(np.int64)
+
+
+def _third_quartile(deviations: FloatArray) -> float:
+    """Of those that are not zero; 0 where all are."""
+    moved = deviations[deviations > 0]
+    return float(np.quantile(moved, 0.75)) if len(moved) else 0.0

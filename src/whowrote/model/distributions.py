@@ -29,8 +29,48 @@ from whowrote import private
 
 LOG_2PI = math.log(2 * math.pi)
 
+LARGE = 32.0
+"""From here on Stirling's series is exact to the last digit, and ln Gamma itself loses some."""
+
 PerRow = Float[Tensor, "m n k"]
 PerComponent = Float[Tensor, "m k"]
+
+
+def log_gamma_ratio(x: PerComponent, a: float) -> PerComponent:
+    r"""ln Gamma(x + a) - ln Gamma(x) - a ln x, which falls to 0 as x grows.
+
+    Two large numbers whose difference is small lose their digits, all of them in float32 from
+    x = 1e6 on; of Stirling's series, the large parts can be subtracted on paper:
+
+    .. math:: (x + a - \tfrac12) \ln(1 + a/x) - a + S(x + a) - S(x), \qquad
+        S(z) = \frac{1}{12 z} - \frac{1}{360 z^3} + \frac{1}{1260 z^5}
+    """
+    small, large = x.clamp(max=LARGE), x.clamp(min=LARGE)
+    plain = torch.lgamma(small + a) - torch.lgamma(small) - a * torch.log(small)
+    leading = (large + (a - 0.5)) * torch.log1p(a / large) - a
+    return torch.where(x < LARGE, plain, leading + _stirling(large + a) - _stirling(large))
+
+
+def _stirling(z: Tensor) -> Tensor:
+    inverse = 1 / z
+    square = inverse.square()
+    return inverse * (1 / 12 - square * (1 / 360 - square / 1260))
+
+
+def gamma_entropy(shape: Float[Tensor, "m 1 k"]) -> Float[Tensor, "m 1 k"]:
+    r"""The entropy of Gamma(a, 1), a + ln Gamma(a) + (1 - a) digamma(a).
+
+    For large a by its series,
+
+    .. math:: \tfrac12 \ln(2 \pi e a) - \frac{1}{3a} - \frac{1}{12a^2} - \frac{1}{90a^3}
+        + \frac{1}{120a^4} + \frac{1}{210a^5} - \frac{1}{252a^6}
+    """
+    small, large = shape.clamp(max=LARGE), shape.clamp(min=LARGE)
+    plain = small + torch.lgamma(small) + (1 - small) * torch.digamma(small)
+    series = torch.zeros_like(large)
+    for coefficient in (-1 / 252, 1 / 210, 1 / 120, -1 / 90, -1 / 12, -1 / 3):
+        series = (series + coefficient) / large
+    return torch.where(shape < LARGE, plain, (LOG_2PI + 1 + torch.log(large)) / 2 + series)
 
 
 class Component(ABC):
@@ -64,13 +104,8 @@ class StudentT(Component):
     learns_df = True
 
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
-        """The density above, written with log1p so that a large ``df`` loses no digits."""
-        constant = (
-            torch.lgamma((df + d) / 2)
-            - torch.lgamma(df / 2)
-            - d / 2 * (torch.log(df / 2) + LOG_2PI)
-            - log_det / 2
-        )
+        """The density above, written so that a large ``df`` loses no digits."""
+        constant = log_gamma_ratio(df / 2, d / 2) - (d * LOG_2PI + log_det) / 2
         df = df.unsqueeze(1)
         return constant.unsqueeze(1) - (df + d) / 2 * torch.log1p(delta / df)
 
@@ -80,10 +115,10 @@ class StudentT(Component):
         return (df + d) / (df + delta)
 
     def scale_entropy(self, delta: PerRow, df: PerComponent, d: int) -> PerRow:
-        """H(Gamma(a, b)) = a - ln b + lnGamma(a) + (1 - a) digamma(a)."""
+        """H(Gamma(a, b)) = H(Gamma(a, 1)) - ln b."""
         df = df.unsqueeze(1)
         shape, rate = (df + d) / 2, (df + delta) / 2
-        return shape - torch.log(rate) + torch.lgamma(shape) + (1 - shape) * torch.digamma(shape)
+        return gamma_entropy(shape) - torch.log(rate)
 
     def sample_scale(
         self, df: Float[Tensor, " n"], d: int, generator: torch.Generator

@@ -188,11 +188,14 @@ class Rows:
     as they are, while the decoder explains a dense low-dimensional projection of them, ``targets``:
     the bound is then one on the log-likelihood of that projection, with the sparse row as side
     information of q(x | o).
+
+    ``weights`` say how much a row counts; without them every row counts alike.
     """
 
     targets: Float[Tensor, "r l"]
     labels: Int[Tensor, " r"]
     sparse: SparseRows | None = None
+    weights: Float[Tensor, " r"] | None = None
 
     def take(self, index: Int[Tensor, "m n"]) -> Batch:
         """Gather the rows that each member asks for."""

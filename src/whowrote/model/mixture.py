@@ -165,7 +165,10 @@ class Mixture(nn.Module):
 
 @dataclass(frozen=True)
 class ClassStatistics:
-    """Counts, means and the pooled within-class covariance of labelled latent rows."""
+    """Counts, means and the pooled within-class covariance of labelled latent rows.
+
+    Of weighted rows, the weighted ones: the count is the sum of the weights.
+    """
 
     count: Float[Tensor, "m k"]
     mean: Float[Tensor, "m k d"]
@@ -173,26 +176,35 @@ class ClassStatistics:
 
 
 def class_statistics(
-    x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"], k: int
+    x: Float[Tensor, "m n d"],
+    labels: Int[Tensor, "m n"],
+    k: int,
+    weights: Float[Tensor, "m n"] | None = None,
 ) -> ClassStatistics:
     """Statistics of each class; an empty class gets the mean of all rows."""
-    known = labels != UNLABELLED
+    known = (labels != UNLABELLED).to(x)
+    weight = known if weights is None else known * weights
     member_of = functional.one_hot(labels.clamp(min=0), k).to(x) * known.unsqueeze(-1)
-    count = member_of.sum(1)
-    mean = member_of.mT @ x / count.clamp(min=1).unsqueeze(-1)
+    counted = member_of * weight.unsqueeze(-1)
+    count = counted.sum(1)
+    mean = counted.mT @ x / torch.where(count > 0, count, 1).unsqueeze(-1)
     mean = torch.where((count > 0).unsqueeze(-1), mean, x.mean(1, keepdim=True))
-    residual = (x - member_of @ mean) * known.unsqueeze(-1)
-    within = residual.mT @ residual / known.sum(1).clamp(min=1)[:, None, None]
+    residual = (x - member_of @ mean) * weight.sqrt().unsqueeze(-1)
+    total = weight.sum(1)
+    within = residual.mT @ residual / torch.where(total > 0, total, 1)[:, None, None]
     return ClassStatistics(count, mean, within)
 
 
 @torch.no_grad()
 def place_components(
-    mixture: Mixture, x: Float[Tensor, "m n d"], labels: Int[Tensor, "m n"]
+    mixture: Mixture,
+    x: Float[Tensor, "m n d"],
+    labels: Int[Tensor, "m n"],
+    weights: Float[Tensor, "m n"] | None = None,
 ) -> None:
     """Set weights, locations and scale matrices from latent rows and their labels."""
     m, k, d = mixture.loc.shape
-    classes = class_statistics(x, labels, k)
+    classes = class_statistics(x, labels, k, weights)
     count = classes.count + 1
     mixture.loc.copy_(classes.mean)
     mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))

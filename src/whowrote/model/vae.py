@@ -89,22 +89,30 @@ class MixtureVAE(nn.Module):
     input_dropout: Tensor
     hidden_dropout: Tensor
 
-    def __init__(self, architecture: Architecture, members: Sequence[Member]) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        members: Sequence[Member],
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """With ``dtype``, settings of members are kept to its last digit; ``to`` has lost some."""
         super().__init__()
         a, m = architecture, len(members)
         self.architecture = a
         self.members = tuple(members)
         for name in ("l1", "joint_weight", "label_weight", "input_dropout", "hidden_dropout"):
-            self.register_buffer(name, torch.tensor([getattr(x, name) for x in members]))
+            values = [float(getattr(member, name)) for member in members]
+            self.register_buffer(name, torch.tensor(values, dtype=dtype))
         # Known without asking the device: whether anything has to be dropped at all.
         self.drops_inputs = tuple(member.input_dropout > 0 for member in members)
         self.drops_hidden = tuple(member.hidden_dropout > 0 for member in members)
         self.encoder = Network(m, a.encoder_width, a.hidden, a.latent_dim, a.activation)
         self.decoder = Network(m, a.latent_dim, a.hidden[::-1], a.n_features, a.activation)
-        floors = torch.tensor([member.scale_floor for member in members])
+        floors = torch.tensor([member.scale_floor for member in members], dtype=dtype)
         family = component_for([member.component for member in members])
         self.mixture = Mixture(family, a.n_components, a.latent_dim, floors)
-        initial_df = torch.tensor([member.initial_df for member in members])
+        self.to(dtype)
+        initial_df = torch.tensor([member.initial_df for member in members], dtype=dtype)
         with torch.no_grad():
             self.mixture.raw_df.copy_(raw_df(initial_df).unsqueeze(1).expand(m, a.n_components))
 
@@ -116,7 +124,7 @@ class MixtureVAE(nn.Module):
         like = self.mixture.loc
         index = torch.as_tensor(list(keep), dtype=torch.long, device=like.device)
         with like.device:  # made where it will live: nothing travels
-            fleet = MixtureVAE(self.architecture, [self.members[i] for i in keep]).to(like.dtype)
+            fleet = MixtureVAE(self.architecture, [self.members[i] for i in keep], like.dtype)
         fleet.load_state_dict({name: value[index] for name, value in self.state_dict().items()})
         return fleet
 

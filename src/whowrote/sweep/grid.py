@@ -45,6 +45,8 @@ ELSEWHERE = {
     "warm_up": "a sweep is supervised and has no warm-up",
     "projection_dim": "a sweep reads dense X",
     "verbose": "give progress=True",
+    "class_weight": "a sweep weighs all rows alike",
+    "warm_start": "every fit of a sweep starts anew",
 }
 
 

@@ -303,9 +303,9 @@ def train_group(
     parts = {task.part.hash: task.part for task in group.tasks}
     staged = stage.staged([parts[key] for key in sorted(parts)])
     rows, places = staged.rows, [staged.places[task.part.hash] for task in group.tasks]
+    members = [task.member for task in group.tasks]
     with stage.device:
-        fleet = MixtureVAE(group.shared.architecture, [task.member for task in group.tasks])
-    fleet.to(stage.dtype)
+        fleet = MixtureVAE(group.shared.architecture, members, stage.dtype)
     return Trained(fleet, rows, places, _train(group, fleet, rows, places, on_epoch))
 
 

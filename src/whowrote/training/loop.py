@@ -83,7 +83,8 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     with torch.no_grad():
         parts = torch.split(index, _at_once(index.device), dim=1)
         means = torch.cat([fleet.encode(rows.take(part).inputs).mean for part in parts], dim=1)
-        place_components(fleet.mixture, means, rows.labels[index])
+        weights = None if rows.weights is None else rows.weights[index]
+        place_components(fleet.mixture, means, rows.labels[index], weights)
 
 
 def initialize_by_ridge(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
@@ -191,7 +192,10 @@ def step_for(members: Members, rows: Rows, plan: Plan) -> Step:
 def run_epoch(members: Members, rows: Rows, plan: Plan, decay: float, step: Step) -> Tensor:
     """One pass of every member over its own rows, in its own order; mean terms (m, 5)."""
     steps, size = members.assignment.steps(plan.batch_size)
-    order = members.assignment.shuffled(members.streams)[:, : steps * size]
+    assignment = members.assignment
+    if rows.weights is not None:
+        assignment = assignment.weighed(rows.weights, members.streams)
+    order = assignment.shuffled(members.streams)[:, : steps * size]
     batches = order.reshape(-1, steps, size)
     members.optimizer.set_decay(decay)
     step.begin_epoch(batches)
@@ -224,12 +228,13 @@ def validate(members: Members, rows: Rows, plan: Plan) -> tuple[list[float | Non
 def validation_losses(
     fleet: MixtureVAE, rows: Rows, index: Sequence[Tensor], watch: str
 ) -> list[float | None]:
-    """Each member's loss on its validation rows, smaller is better; none without rows."""
+    """Each member's mean loss on its validation rows, smaller is better; none without rows."""
     longest = max(len(part) for part in index)
     noise = _validation_noise(fleet, rows, index, longest) if watch == "bound" else None
     padded = torch.nn.utils.rnn.pad_sequence(list(index), batch_first=True)
     lengths = torch.tensor([len(part) for part in index], device=padded.device)
     total = torch.zeros(len(fleet), device=padded.device, dtype=torch.float64)
+    divisor = torch.zeros_like(total)
     size = _at_once(padded.device)
     with fleet.mixture.factored():
         for low in range(0, longest, size):
@@ -237,8 +242,11 @@ def validation_losses(
             places = torch.arange(low, low + part.shape[1], device=padded.device)
             own = None if noise is None else noise[:, :, low : low + size].flatten(1, 2)
             losses = _row_losses(fleet, rows, part, watch, own)
-            total += torch.where(places < lengths[:, None], losses, 0.0).sum(1)
-    means = (total / lengths).tolist()
+            weights = torch.ones_like(losses) if rows.weights is None else rows.weights[part]
+            weights = torch.where(places < lengths[:, None], weights, 0.0)
+            total += torch.where(weights > 0, losses * weights, 0.0).sum(1)
+            divisor += weights.sum(1)
+    means = (total / divisor).tolist()
     return [float(mean) if len(part) else None for mean, part in zip(means, index, strict=True)]
 
 

@@ -42,6 +42,22 @@ class Assignment:
         """Every member also learns from ``more``; what it is validated on stays."""
         return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
 
+    def weighed(self, weights: Tensor, streams: Streams) -> Assignment:
+        """Every member's training rows as often as they count, in as many places as before.
+
+        Of n rows with weights w, row i gets n w_i / sum(w) places, rounded up or down at random
+        (systematic resampling): equal weights give every row its one place. Steps in which every
+        row counts alike then have the gradient of the weighted objective in expectation, and rows
+        that count much do not come all at once, to be lost to the clipping of the gradient.
+        """
+        return Assignment(
+            tuple(
+                own[_systematic(weights[own], generator)]
+                for own, generator in zip(self.train, streams.generators, strict=True)
+            ),
+            self.validation,
+        )
+
     def shuffled(self, streams: Streams) -> Tensor:
         """Every member's training rows in its own random order, as long as the shortest."""
         lengths = [len(rows) for rows in self.train]
@@ -63,6 +79,15 @@ class Assignment:
                 f"{sorted(steps)} batches of {rows}; put them in separate fleets"
             )
         return steps.pop(), rows
+
+
+def _systematic(weights: Tensor, generator: torch.Generator) -> Tensor:
+    """n numbers of rows, in order, each as often as its weight says."""
+    n = len(weights)
+    ends = weights.double().cumsum(0)
+    start = torch.rand((), device=weights.device, dtype=torch.float64, generator=generator)
+    places = (torch.arange(n, device=weights.device) + start) * (ends[-1] / n)
+    return torch.searchsorted(ends, places, right=True).clamp(max=n - 1)
 
 
 @dataclass(frozen=True)

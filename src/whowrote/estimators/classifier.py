@@ -168,7 +168,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             fit.sound = self.start == "ridge"
         epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
         plan = self._plan(len(known), epochs, "log-loss")
-        if not fit.sound or any(len(own) for own in assignment.validation):
+        started = fit.sound and not fit.earlier  # in closed form
+        if not started or any(len(own) for own in assignment.validation):
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
         if len(rest):
             everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))

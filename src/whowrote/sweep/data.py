@@ -33,6 +33,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.splits import Split
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
+from whowrote.estimators.labels import read_labels
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.files import canonical_json
 from whowrote.model import Rows
@@ -246,13 +247,13 @@ def checked_data(X: Any, y: Any) -> Dataset:
         )
     reader = MixtureVAEClassifier()
     X = reader._read(X, reset=True)
-    labels = reader._codes(y, len(X))
-    if (labels < 0).any():
+    classes, codes = read_labels(y, len(X))
+    if (codes < 0).any():
         raise InputError(
-            f"row {int(labels.argmin())} has no label; a sweep needs the author of every row: "
+            f"row {int(codes.argmin())} has no label; a sweep needs the author of every row: "
             "leave out those rows"
         )
-    return Dataset(X, labels, reader.classes_)
+    return Dataset(X, codes, classes)
 
 
 def checked_parts(splits: Splits, data: Dataset) -> tuple[Part, ...]:

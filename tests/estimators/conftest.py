@@ -11,6 +11,7 @@ from sklearn.datasets import make_blobs
 from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.estimators.scaling import Scaling
+from whowrote.model.mixture import log_excess
 
 COMPONENTS = ("student-t", "gaussian")
 NAMES = np.array(["ann", "bob", "cyd"])
@@ -90,5 +91,5 @@ def identity(component: str) -> MixtureVAEClassifier:
             network.last.bias.copy_(torch.tensor([[0.0, 0.0, -99.0, -99.0]]))
         mixture.loc.copy_(torch.tensor([[[0.0, 0.0], [6.0, -4.0]]]))
         mixture.factor.copy_(torch.tensor([[0.0, 0.0], [0.7, 0.2]]).expand(1, 2, 2, 2))
-        mixture.raw_df.fill_(4.0)
+        mixture.log_excess.copy_(log_excess(torch.tensor(4.13)))
     return model

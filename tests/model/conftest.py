@@ -18,7 +18,7 @@ from whowrote.model import (
     MixtureVAE,
     StudentT,
 )
-from whowrote.model.mixture import raw_df
+from whowrote.model.mixture import log_excess
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Builders:
             mixture.logits.copy_(self.normal(m, k, seed=seed))
             mixture.loc.copy_(2 * self.normal(m, k, d, seed=seed + 1))
             mixture.factor.copy_(0.5 * self.normal(m, k, d, d, seed=seed + 2))
-            mixture.raw_df.copy_(raw_df(values))
+            mixture.log_excess.copy_(log_excess(values))
         return mixture.requires_grad_(False)
 
     def q(self, m: int = 1, n: int = 6, d: int = 2, *, seed: int = 9) -> DiagonalNormal:
@@ -67,7 +67,7 @@ class Builders:
         with torch.no_grad():
             for i, p in enumerate(fleet.parameters()):
                 p.copy_(scale * self.normal(*p.shape, seed=seed + i))
-            fleet.mixture.raw_df.add_(5.0)
+            fleet.mixture.log_excess.add_(1.0)
         return fleet.requires_grad_(False)
 
     def batch(self, m: int = 1, n: int = 6, width: int = 4, k: int = 3, seed: int = 3) -> Batch:

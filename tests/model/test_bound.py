@@ -9,7 +9,7 @@ from torch.distributions import Categorical, Gamma, Independent, Normal, kl_dive
 
 from whowrote.model import BoundTerms, DiagonalNormal, Gaussian, Mixture, six_terms
 from whowrote.model.fleet import UNLABELLED
-from whowrote.model.mixture import raw_df
+from whowrote.model.mixture import log_excess
 from whowrote.model.vae import HiddenPosterior, label_term, optimal_posterior, prior_term
 
 EXACT = 1e-10
@@ -154,7 +154,7 @@ def standard_normal(build, d: int, df: float | None = None) -> Mixture:
     mixture.loc.zero_()
     mixture.factor.copy_(math.log(0.9) / 2 * torch.eye(d, dtype=torch.float64))
     if df is not None:
-        mixture.raw_df.copy_(raw_df(torch.full((1, 1), df).double()))
+        mixture.log_excess.copy_(log_excess(torch.full((1, 1), df).double()))
     return mixture
 
 

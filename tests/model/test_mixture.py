@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whowrote.model import Component, DiagonalNormal, Gaussian, Mixture, StudentT
 from whowrote.model.fast.precision import Precision, precision_of
-from whowrote.model.mixture import SMALLEST_DF, raw_df
+from whowrote.model.mixture import SMALLEST_DF, from_published_df, log_excess
 
 EXACT = 1e-10
 
@@ -26,19 +26,38 @@ def test_weights_are_a_distribution(build) -> None:
 
 def test_df_stays_above_two(build) -> None:
     mixture = build.mixture(k=3)
-    mixture.raw_df.copy_(torch.tensor([[-1e3, 0.0, 1e3]]))
+    mixture.log_excess.copy_(torch.tensor([[-1e3, 0.0, 1e3]]))
     df = mixture.df[0].tolist()
     assert df[0] == SMALLEST_DF > 2
-    assert df[1] == pytest.approx(torch.logaddexp(torch.tensor(0.0), torch.tensor(2.01)).item())
-    assert df[2] == 1e3
+    assert df[1] == pytest.approx(SMALLEST_DF + 1)
+    assert df[2] == pytest.approx(1e8)  # and no infinity: a Gaussian to the last digit
 
 
-def test_raw_df_is_the_inverse_of_df(build) -> None:
+def test_a_step_multiplies_what_df_is_above_two(build) -> None:
+    df = [2.5, 8.0, 1e3]
+    mixture = build.mixture(k=3, df=df)
+    mixture.log_excess.add_(math.log(1.5))
+    wanted = [SMALLEST_DF + 1.5 * (one - SMALLEST_DF) for one in df]
+    assert mixture.df[0].tolist() == pytest.approx(wanted)
+
+
+def test_the_published_parameter_is_the_same_df(build) -> None:
+    published = torch.tensor([[-50.0, 0.0, 2.01, 5.0, 1e4]], dtype=torch.float64)
+    mixture = build.mixture(k=5, df=[5.0] * 5)
+    mixture.log_excess.copy_(from_published_df(published))
+    wanted = torch.logaddexp(published, torch.full_like(published, SMALLEST_DF))
+    assert torch.allclose(mixture.df, wanted, rtol=1e-12)
+    # Negative control: taken as it is, it would be another.
+    mixture.log_excess.copy_(published)
+    assert not torch.allclose(mixture.df, wanted, rtol=1e-3)
+
+
+def test_log_excess_is_the_inverse_of_df(build) -> None:
     df = torch.tensor([[2.011, 2.5, 5.0, 30.0, 1e4]], dtype=torch.float64)
     mixture = build.mixture(k=5, df=df[0].tolist())
     assert torch.allclose(mixture.df, df, rtol=1e-12)
     # Negative control: without the inverse the floor of 2 shows.
-    mixture.raw_df.copy_(df)
+    mixture.log_excess.copy_(df)
     assert not torch.allclose(mixture.df, df, rtol=1e-3)
 
 
@@ -202,7 +221,7 @@ def generated_samples(build) -> Tensor:
     mixture = fleet.mixture
     mixture.scale_floor.fill_(1e-9)
     mixture.loc.copy_(LOC)
-    mixture.raw_df.copy_(raw_df(DF))
+    mixture.log_excess.copy_(log_excess(DF))
     mixture.factor.copy_(torch.tril(TRIL, -1) + torch.diag_embed(TRIL.diagonal(0, -2, -1).log()))
     classes = torch.repeat_interleave(torch.arange(3), torch.tensor(COUNT))
     return fleet.generate(classes, torch.Generator().manual_seed(1)).latents[None]
@@ -213,10 +232,7 @@ def refitted(family: Component, x: Tensor, steps: int = 300) -> Mixture:
     mixture = Mixture(family, 3, 2, torch.full((1,), 1e-3)).double()
     with torch.no_grad():
         mixture.loc.copy_(LOC + torch.tensor([1.0, -1.0]))
-    fast = {id(mixture.raw_df): 0.4}
-    search = torch.optim.Adam(
-        {"params": p, "lr": fast.get(id(p), 0.1)} for p in mixture.parameters()
-    )
+    search = torch.optim.Adam(mixture.parameters(), lr=0.1)
     decay = torch.optim.lr_scheduler.LinearLR(search, 1.0, 0.01, steps)
     for _ in range(steps):
         search.zero_grad()

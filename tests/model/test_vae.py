@@ -8,7 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from whowrote.model import Batch, DiagonalNormal, Member, MixtureVAE, SparseRows, Streams
-from whowrote.model.mixture import raw_df
+from whowrote.model.mixture import log_excess
 
 EXACT = 1e-10
 
@@ -247,7 +247,7 @@ def test_more_importance_samples_raise_the_estimate(build) -> None:
 
 def generating(build, component: str = "student-t", d: int = 3) -> MixtureVAE:
     fleet = build.fleet([Member(component=component)], latent_dim=d)
-    fleet.mixture.raw_df.copy_(raw_df(torch.tensor([[2.5, 5.0, 12.0]]).double()))
+    fleet.mixture.log_excess.copy_(log_excess(torch.tensor([[2.5, 5.0, 12.0]]).double()))
     return fleet
 
 

@@ -124,7 +124,8 @@ def grow(
     k = fleet.architecture.n_components
     for name in ("loc", "factor"):
         getattr(grown.mixture, name)[:, :k] = getattr(old, name)
-    grown.mixture.raw_df.copy_(_padded(old.raw_df, old.raw_df.median(dim=1).values, new))
+    middle = old.log_excess.median(dim=1).values
+    grown.mixture.log_excess.copy_(_padded(old.log_excess, middle, new))
     weights = old.log_weights.exp()
     grown.mixture.logits.copy_(_padded(weights, weights.mean(dim=1), new).log())
     return grown

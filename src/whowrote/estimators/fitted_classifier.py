@@ -25,6 +25,7 @@ from whowrote.estimators.scaling import Scaling
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
 from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Streams
 from whowrote.model.distributions import FAMILIES
+from whowrote.model.mixture import from_published_df
 
 CHUNK = 4096
 KINDS = ("FittedClassifier", "MixtureVAEClassifier", "MixtureVAEClusterer")
@@ -34,6 +35,8 @@ TAILS: dict[str, Callable[[FloatArray, FloatArray, int], FloatArray]] = {
     "gaussian": lambda delta, df, d: chdtrc(d, delta.astype(np.float64)),
 }
 """How often a point of a component is at least as far out, by its family."""
+PUBLISHED_DF = "mixture.raw_df"
+"""Where files of before keep the degrees of freedom, by their published parameter."""
 FLEET, SCALING = "fleet.", "scaling."
 """What the names of their arrays begin with."""
 
@@ -308,6 +311,8 @@ class FittedClassifier:
         shape["hidden"] = tuple(shape["hidden"])
         arrays = below(FLEET, stored.arrays)
         state = {name: torch.as_tensor(array) for name, array in arrays.items()}
+        if PUBLISHED_DF in state:
+            state["mixture.log_excess"] = from_published_df(state.pop(PUBLISHED_DF))
         fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in members])
         fleet.to(dtype=state["mixture.loc"].dtype)
         fleet.load_state_dict(state)

@@ -49,7 +49,7 @@ class Member:
     """What a member may have for itself.
 
     ``df_rate`` multiplies the step size of the degrees of freedom: Adam moves a parameter by about
-    one step size at a time, and nu has far to go.
+    one step size at a time, here ln(nu - 2), and that has far to go.
     """
 
     seed: int = 0

@@ -7,7 +7,7 @@ r"""The mixture in latent space, one component per author.
     \mathrm{score}_{nk} &= \ln \pi_k + \ln f(\delta_{nk}), \qquad
     \gamma_n = \mathrm{softmax}_k\, \mathrm{score}_{nk}
 
-with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = \ln(e^{n_k} + e^{2 + \epsilon})`,
+with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = 2 + \epsilon + e^{t_k}`,
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
 inverse (:mod:`whowrote.model.fast.precision`); no distance is measured by an inverted matrix.
@@ -22,6 +22,7 @@ where the pooled :math:`S_{\mathrm{within}}` is defined even for an author with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,6 +46,8 @@ from whowrote.model.fast.precision import (
 from whowrote.model.fleet import UNLABELLED, Groups
 
 SMALLEST_DF = 2.01
+LARGEST_LOG_EXCESS = math.log(1e8)
+"""A Student-t of so many degrees of freedom is a Gaussian to the last digit."""
 
 # By context, not on the mixture: threads may ask one mixture side by side.
 _FACTORED: ContextVar[Mapping[Mixture, Precision]] = ContextVar(
@@ -70,9 +73,19 @@ class Scores:
         return torch.logsumexp(self.score, dim=-1)
 
 
-def raw_df(df: Tensor) -> Tensor:
-    """The free parameter n with logaddexp(n, 2 + eps) = df."""
-    return df + torch.log(-torch.expm1(SMALLEST_DF - df))
+def log_excess(df: Tensor) -> Tensor:
+    """The free parameter t = ln(df - 2 - eps): a step along it multiplies what df is above 2.
+
+    The published parameter n, with df = ln(e^n + e^(2 + eps)), moves df by about the step size
+    itself, so that where it ends depends on where it starts and on the step size.
+    """
+    return torch.log(df - SMALLEST_DF)
+
+
+def from_published_df(n: Tensor) -> Tensor:
+    """The free parameter t of the same df as the published one, n; files of before hold it."""
+    exact = functional.softplus(n.double() - SMALLEST_DF)
+    return torch.log(exact.clamp(min=1e-30)).to(n)
 
 
 class Mixture(nn.Module):
@@ -90,7 +103,7 @@ class Mixture(nn.Module):
         self.logits = nn.Parameter(torch.zeros(m, k))
         self.loc = nn.Parameter(torch.zeros(m, k, d))
         self.factor = nn.Parameter(torch.zeros(m, k, d, d))
-        self.raw_df = nn.Parameter(raw_df(torch.full((m, k), 5.0)))
+        self.log_excess = nn.Parameter(log_excess(torch.full((m, k), 5.0)))
 
     @property
     def log_weights(self) -> Float[Tensor, "m k"]:
@@ -100,7 +113,7 @@ class Mixture(nn.Module):
     @property
     def df(self) -> Float[Tensor, "m k"]:
         """Degrees of freedom, always above 2, so that the covariance exists."""
-        return torch.logaddexp(self.raw_df, torch.full_like(self.raw_df, SMALLEST_DF))
+        return SMALLEST_DF + torch.exp(self.log_excess.clamp(max=LARGEST_LOG_EXCESS))
 
     @property
     def scale_matrix(self) -> Float[Tensor, "m k d d"]:

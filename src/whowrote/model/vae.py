@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from whowrote.model.distributions import LOG_2PI, DiagonalNormal, component_for
 from whowrote.model.fleet import UNLABELLED, Architecture, Batch, Member, SparseRows, Streams
-from whowrote.model.mixture import Mixture, Scores, raw_df
+from whowrote.model.mixture import Mixture, Scores, log_excess
 from whowrote.model.networks import Network, dropped, dropped_sparse
 
 OBJECTIVES = ("bound", "algorithm-1")
@@ -114,7 +114,8 @@ class MixtureVAE(nn.Module):
         self.to(dtype)
         initial_df = torch.tensor([member.initial_df for member in members], dtype=dtype)
         with torch.no_grad():
-            self.mixture.raw_df.copy_(raw_df(initial_df).unsqueeze(1).expand(m, a.n_components))
+            start = log_excess(initial_df).unsqueeze(1)
+            self.mixture.log_excess.copy_(start.expand(m, a.n_components))
 
     def __len__(self) -> int:
         return len(self.l1)

@@ -106,7 +106,7 @@ class Members:
     ) -> Members:
         """Everyone with a fresh optimizer and a moving average of decay ``average``."""
         rates = [member.learning_rate for member in fleet.members]
-        factors = {"mixture.raw_df": [member.df_rate for member in fleet.members]}
+        factors = {"mixture.log_excess": [member.df_rate for member in fleet.members]}
         optimizer = FleetAdam(fleet, rates, factors)
         return cls(fleet, assignment, streams, optimizer, MovingAverage(fleet, average))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -148,3 +148,14 @@ def fold_numbers(folds: Any, labels: IntArray, n_members: int) -> IntArray:
                 "every class from other folds: spread the rows of each class"
             )
     return numbers.astype(np.int64)
+
+
+def callbacks_of(callbacks: Any) -> tuple[Callable[[dict[str, Any]], object], ...]:
+    """One callable, several, or None, as a tuple."""
+    given = () if callbacks is None else (callbacks,) if callable(callbacks) else callbacks
+    if not isinstance(given, (tuple, list)) or not all(map(callable, given)):
+        raise InputError(
+            f"callbacks is {callbacks!r}; it must be a callable or a list of callables that take "
+            "the record of an epoch, a dictionary"
+        )
+    return tuple(given)

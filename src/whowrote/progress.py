@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from threading import Lock
 from time import perf_counter
-from typing import Protocol
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,9 @@ class EpochLike(Protocol):
     def watched(self) -> float | None:
         """What early stopping looks at."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+
 
 @contextmanager
 def epoch_bar(total: int, wanted: bool) -> Iterator[Callable[[EpochLike], None] | None]:
@@ -158,6 +162,27 @@ def epoch_bar(total: int, wanted: bool) -> Iterator[Callable[[EpochLike], None] 
             bar.update(task, completed=record.epoch, description=record.phase, note=note)
 
         yield show
+
+
+@dataclass(frozen=True)
+class Told:
+    """Passes an epoch's record on to whoever wants it, one at a time: members train in threads."""
+
+    total: int
+    show: Callable[[EpochLike], None] | None
+    listener: Callable[[Stage], None] | None
+    callbacks: tuple[Callable[[dict[str, Any]], object], ...]
+    turn: Lock = field(default_factory=Lock)
+
+    def __call__(self, record: EpochLike) -> None:
+        """Tell everyone."""
+        if self.listener is not None:
+            self.listener(Stage("learning the authors", record.epoch, self.total))
+        if self.show is not None:
+            self.show(record)
+        for callback in self.callbacks:
+            with self.turn:
+                callback(record.to_dict())
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
-from whowrote.estimators.phases import validation_part
 from whowrote.training import DivergenceError, DivergenceWarning
+from whowrote.training.members import validation_part
 
 # Seeds
 

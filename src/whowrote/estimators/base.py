@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
@@ -16,15 +17,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.estimators.fitted_classifier import Decoded, FittedClassifier, Sample, log_mean_exp
-from whowrote.estimators.phases import Fit, Told
+from whowrote.estimators.fitted_classifier import (
+    Decoded,
+    Fit,
+    FittedClassifier,
+    Sample,
+    log_mean_exp,
+)
 from whowrote.estimators.scaling import Scaling, learn_scaling, warn_of_far_values
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
-from whowrote.progress import current_listener, epoch_bar
+from whowrote.progress import Told, current_listener, epoch_bar
 from whowrote.training import Assignment, Plan, train
 
 SEED_RANGE = 2**31 - 1
@@ -464,3 +470,15 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = []  # latents have the dtype of the model
         return tags
+
+
+@contextmanager
+def all_or_nothing(estimator: object) -> Iterator[None]:
+    """A fit that fails, or is stopped by a callback, leaves the estimator as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise

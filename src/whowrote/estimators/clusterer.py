@@ -20,18 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.estimators.base import MixtureVAEBase
-from whowrote.estimators.fitted_classifier import Sample
-from whowrote.estimators.phases import (
-    Fit,
-    Validation,
-    all_or_nothing,
-    assign,
-    callable_or_list,
-)
+from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
+from whowrote.estimators.fitted_classifier import Fit, Sample
 from whowrote.estimators.scaling import Scaling, stacked
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Assignment, initialize
+from whowrote.training import Assignment, Validation, assign, initialize
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32
@@ -120,7 +113,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                 )
             k = self.n_components
             fit = self._continued(k) if self._goes_on else self._start(X, k)
-            fit.callbacks = callable_or_list(callbacks)
+            fit.callbacks = checks.callbacks_of(callbacks)
             more = None if validation is None else self._read(validation, reset=False)
             self._learn(fit, X, more)
             self._finish(fit, X)
@@ -134,7 +127,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         if held_out is not None:
             everything, given = stacked(X, held_out), n + np.arange(held_out.shape[0])
         validation = Validation(self.validation_fraction, given=given)
-        assignment = assign(fit, np.arange(n), np.zeros(n, dtype=np.int64), validation)
+        assignment = assign(fit.fitted.fleet, np.arange(n), np.zeros(n, dtype=np.int64), validation)
         if not fit.earlier:
             seed = fit.fitted.fleet.members[0].seed
             rows = fit.rows(X, self._provisional(X, fit.fitted.scaling, seed))

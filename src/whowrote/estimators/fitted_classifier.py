@@ -23,7 +23,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.scaling import Scaling
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
-from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Streams
+from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
 from whowrote.model.mixture import from_published_df
 
@@ -323,3 +323,28 @@ class FittedClassifier:
             int(stored.values["state"]["leader_"]),
             {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()},
         )
+
+
+@dataclass
+class Fit:
+    """What a fit builds up, phase by phase.
+
+    ``earlier`` counts the records of the fit that this one goes on from (``warm_start``).
+    """
+
+    fitted: FittedClassifier
+    history: list[dict[str, Any]] = field(default_factory=list)
+    earlier: int = 0
+    converged: bool = False
+    sound: bool = False
+    """Whether the present state is worth keeping: trained, or started in closed form."""
+    callbacks: tuple[Callable[[dict[str, Any]], object], ...] = ()
+
+    def rows(
+        self, X: Any, labels: IntArray | None = None, weights: FloatArray | None = None
+    ) -> Rows:
+        """X as the rows of the model, with class numbers and weights where there are any."""
+        rows = self.fitted.scaling.rows(X, labels, self.fitted.device, self.fitted.dtype)
+        if weights is None:
+            return rows
+        return replace(rows, weights=torch.as_tensor(weights).to(rows.targets))

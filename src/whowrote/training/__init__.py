@@ -13,3 +13,5 @@ from whowrote.training.members import EarlyStopping as EarlyStopping
 from whowrote.training.members import Epoch as Epoch
 from whowrote.training.members import Members as Members
 from whowrote.training.members import Outcome as Outcome
+from whowrote.training.members import Validation as Validation
+from whowrote.training.members import assign as assign

@@ -12,10 +12,12 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.model import MixtureVAE, Streams
 from whowrote.model.fleet import State, snapshot
@@ -23,6 +25,9 @@ from whowrote.model.vae import NAMES
 from whowrote.training.optimizer import FleetAdam, MovingAverage
 
 DROPPED_AT_ONCE = 1 / 8
+
+LEAST_VALIDATION_ROWS = 20
+"""Fewer are too few to steer by."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,63 @@ def _systematic(weights: Tensor, generator: torch.Generator) -> Tensor:
     start = torch.rand((), device=weights.device, dtype=torch.float64, generator=generator)
     places = (torch.arange(n, device=weights.device) + start) * (ends[-1] / n)
     return torch.searchsorted(ends, places, right=True).clamp(max=n - 1)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What members stop early by: a part of the rows, a fold each, or rows that were given.
+
+    ``every_class``: classes count by their weights, and one too small for rows of its own to be
+    held out is watched on those that it is learnt from.
+    """
+
+    fraction: float = 0.0
+    folds: IntArray | None = None
+    given: IntArray | None = None
+    every_class: bool = False
+
+    def part(self, number: int, candidates: IntArray, labels: IntArray, seed: int) -> IntArray:
+        """The held-out rows of one member; none where they are too few to steer by."""
+        if self.given is not None:
+            return self.given
+        if self.folds is not None:
+            return np.asarray(candidates[self.folds[candidates] == number])
+        return validation_part(candidates, labels[candidates], self.fraction, seed)
+
+
+def assign(
+    fleet: MixtureVAE, candidates: IntArray, labels: IntArray, validation: Validation
+) -> Assignment:
+    """The rows that each member learns from, and those that it is validated on."""
+    train_parts, validation_parts = [], []
+    members, device, folds = fleet.members, fleet.mixture.loc.device, validation.folds
+    for number, member in enumerate(members):
+        chosen = validation.part(number, candidates, labels, member.seed)
+        rest = candidates[~np.isin(candidates, chosen)]
+        np.random.RandomState(member.seed).shuffle(rest)
+        if folds is not None:  # members step together: shorter parts repeat some rows
+            smallest = np.bincount(folds[candidates], minlength=len(members)).min()
+            rest = np.resize(rest, len(candidates) - smallest)
+        if validation.given is None and len(chosen) < LEAST_VALIDATION_ROWS:
+            chosen = chosen[:0]
+        elif validation.every_class:
+            unseen = ~np.isin(labels[candidates], labels[chosen])
+            chosen = np.concatenate([chosen, candidates[unseen]])
+        train_parts.append(torch.as_tensor(rest, device=device))
+        validation_parts.append(torch.as_tensor(chosen, device=device))
+    return Assignment(tuple(train_parts), tuple(validation_parts))
+
+
+def validation_part(candidates: IntArray, labels: IntArray, fraction: float, seed: int) -> IntArray:
+    """A stratified part of the candidates; empty when it would be too small to steer by."""
+    random = np.random.RandomState(seed)
+    chosen = []
+    for label in np.unique(labels):
+        own = candidates[labels == label]
+        size = min(round(fraction * len(own)), len(own) - 1)  # someone has to be learnt from
+        chosen.append(random.permutation(own)[:size])
+    part = np.concatenate(chosen)
+    return part if len(part) >= LEAST_VALIDATION_ROWS else part[:0]
 
 
 @dataclass(frozen=True)

@@ -97,19 +97,16 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.joint_weight = joint_weight
         self.label_weight = label_weight
         self.dropout = dropout
-        self.objective = objective
-        self.warm_up = warm_up
+        self.objective, self.warm_up = objective, warm_up
         self.start = start
-        self.initial_df = initial_df
-        self.df_rate = df_rate
+        self.initial_df, self.df_rate = initial_df, df_rate
         self.n_members = n_members
         self.validation_fraction = validation_fraction
         self.patience = patience
         self.average = average
         self.projection_dim = projection_dim
         self.device, self.dtype = device, dtype
-        self.random_state = random_state
-        self.verbose = verbose
+        self.random_state, self.verbose = random_state, verbose
         self.class_weight, self.warm_start = class_weight, warm_start
 
     # -- parameters ------------------------------------------------------------------------------

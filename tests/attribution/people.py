@@ -1,6 +1,11 @@
 """Made-up people: each has favourite words and marks, and strangers have other ones."""
 
+from typing import Any
+
 import numpy as np
+
+from whowrote.attribution import Attribution, Attributor
+from whowrote.estimators import MixtureVAEClassifier
 
 WORDS = (
     "the a of and to in that it is was for on are with as they at be this from have or by one had "
@@ -45,3 +50,17 @@ def corpus(authors: int, count: int, *, seed: int = 0) -> tuple[list[str], list[
 def strangers(count: int) -> list[str]:
     """Texts of somebody with quite other habits."""
     return texts_by(99, count, vocabulary=STRANGE)
+
+
+NEW, NEW_AUTHORS = corpus(4, 5, seed=1)
+QUICK = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=3, random_state=0)
+
+
+def quick(**settings: Any) -> Attributor:
+    """An attributor that has learnt a little in a moment."""
+    return Attributor("ngrams", QUICK, **settings)
+
+
+def plain(answers: list[Attribution]) -> list[dict[str, Any]]:
+    """Answers as plain values."""
+    return [answer.to_dict() for answer in answers]

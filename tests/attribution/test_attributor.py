@@ -1,30 +1,26 @@
 """The attributor on made-up people: who, how sure, none of these; equal, plain and recomputed."""
 
 import json
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from attribution.people import corpus, name, strangers, texts_by
+from attribution.people import (
+    NEW,
+    NEW_AUTHORS,
+    corpus,
+    name,
+    plain,
+    quick,
+    strangers,
+    texts_by,
+)
 from whowrote.attribution import Attribution, Attributor, fitted_attributor
 from whowrote.attribution.answers import Candidate
 from whowrote.attribution.rows import cut
 from whowrote.corpus.texts import Corpus
-from whowrote.estimators import MixtureVAEClassifier
 from whowrote.progress import Stage, listening
-
-NEW, NEW_AUTHORS = corpus(4, 5, seed=1)
-QUICK = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=3, random_state=0)
-
-
-def quick(**settings: Any) -> Attributor:
-    return Attributor("ngrams", QUICK, **settings)
-
-
-def plain(answers: list[Attribution]) -> list[dict[str, Any]]:
-    return [answer.to_dict() for answer in answers]
 
 
 @pytest.fixture(scope="module")

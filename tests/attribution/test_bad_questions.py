@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from attribution.people import corpus, texts_by
+from attribution.people import NEW, QUICK, corpus, plain, quick, texts_by
 from contract import check_clone_and_params
 from whowrote.attribution import Attribution, Attributor
 from whowrote.corpus.texts import Corpus
@@ -14,17 +14,6 @@ from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.features import Hybrid, NGrams, SentenceEncoder
 from whowrote.features.kinds import require_storable
-
-NEW, NEW_AUTHORS = corpus(4, 5, seed=1)
-QUICK = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=3, random_state=0)
-
-
-def quick(**settings: Any) -> Attributor:
-    return Attributor("ngrams", QUICK, **settings)
-
-
-def plain(answers: list[Attribution]) -> list[dict[str, Any]]:
-    return [answer.to_dict() for answer in answers]
 
 
 @pytest.fixture(scope="module")

@@ -62,8 +62,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         (:mod:`whowrote.model.ridge`). Such a start answers at once and with calibrated
         probabilities; training leaves it only where the validation rows gain, and without any
         (fewer than 20) it stays. Give ``hidden=256`` with it.
-    initial_df, df_rate : degrees of freedom at the start, and how many times the learning rate
-        they learn with; 1 is the published way, in which they hardly leave their start.
+    initial_df, df_rate : degrees of freedom nu at the start, and how many times the learning rate
+        the steps of ln(nu - 2) are: 10 times 0.002 multiplies nu - 2 by up to 1.02 a step.
     n_members : size of the ensemble; probabilities are averaged, everything that speaks of the
         latent space comes from the leading member (lowest validation loss).
     validation_fraction, patience : early stopping on a stratified part of the labelled rows, its

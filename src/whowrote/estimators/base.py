@@ -59,21 +59,21 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         n_samples: int = 1,
         scale_floor: float = 0.1,
         l1: float = 0.0,
-        learning_rate: float = 0.002,
-        max_epochs: int = 60,
+        learning_rate: float | None = None,
+        max_epochs: int | None = None,
         batch_size: int | None = None,
         clip_norm: float = 1.0,
         joint_weight: float = 1.0,
-        label_weight: float = 100.0,
-        dropout: float | tuple[float, float] = (0.2, 0.5),
+        label_weight: float | None = None,
+        dropout: float | tuple[float, float] | None = None,
         objective: str = "bound",
         warm_up: int = 0,
-        start: str = "random",
+        start: str = "logistic",
         initial_df: float = 5.0,
         df_rate: float = 10.0,
         n_members: int = 1,
         validation_fraction: float = 0.1,
-        patience: int = 15,
+        patience: int | None = None,
         average: float = 0.99,
         projection_dim: int = 200,
         device: str = "auto",
@@ -117,48 +117,60 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         checks.one_of("objective", self.objective, OBJECTIVES)
         checks.one_of("dtype", self.dtype, ("float32", "float64"))
         for name in ("n_samples", "max_epochs", "n_members", "patience", "projection_dim"):
-            checks.at_least(name, getattr(self, name), 1, integer=True)
+            checks.at_least(name, self._setting(name), 1, integer=True)
         for name in ("latent_dim", "batch_size"):
             if getattr(self, name) is not None:
                 checks.at_least(name, getattr(self, name), 1, integer=True)
         checks.at_least("warm_up", self.warm_up, 0, integer=True)
         for name in ("l1", "joint_weight", "label_weight"):
-            checks.at_least(name, getattr(self, name), 0)
+            checks.at_least(name, self._setting(name), 0)
         for name in ("scale_floor", "learning_rate", "clip_norm", "df_rate"):
-            checks.above_zero(name, getattr(self, name))
+            checks.above_zero(name, self._setting(name))
         checks.at_least("initial_df", self.initial_df, 2.1)
         checks.fraction("validation_fraction", self.validation_fraction)
         checks.fraction("average", self.average)
         for rate in self._dropout_rates():
             checks.fraction("dropout", rate)
-        for width in self._hidden_sizes(2, 2):
+        for width in self._hidden_sizes(2, 2, 2):
             checks.at_least("hidden", width, 1, integer=True)
+
+    def _setting(self, name: str) -> Any:
+        """A parameter as it was given, or by rule where it is None."""
+        value = getattr(self, name)
+        return self._by_rule[name] if value is None else value
+
+    @property
+    def _by_rule(self) -> Mapping[str, Any]:
+        return {}
 
     def _dropout_rates(self) -> tuple[float, float]:
         """Rates for inputs and hidden units; one number means both."""
-        if isinstance(self.dropout, (tuple, list)):
-            if len(self.dropout) != 2:
-                raise InputError(
-                    f"dropout is {self.dropout!r}; it must be one rate or (input, hidden)"
-                )
-            return self.dropout[0], self.dropout[1]
-        return self.dropout, self.dropout
+        dropout = self._setting("dropout")
+        if isinstance(dropout, (tuple, list)):
+            if len(dropout) != 2:
+                raise InputError(f"dropout is {dropout!r}; it must be one rate or (input, hidden)")
+            return dropout[0], dropout[1]
+        return dropout, dropout
 
-    def _hidden_sizes(self, d: int, n_features: int) -> tuple[int, ...]:
+    def _latent_dim(self, n: int, k: int, n_features: int) -> int:
+        return min(50, n_features) if self.latent_dim is None else int(self.latent_dim)
+
+    def _hidden_sizes(self, n: int, d: int, n_features: int) -> tuple[int, ...]:
         if self.hidden is None:
             return (max(1, (d + n_features) // 2),)
         return tuple(self.hidden) if isinstance(self.hidden, (tuple, list)) else (self.hidden,)
 
     # Numbers become plain ones on the way in: a grid of parameters brings numpy's along.
 
-    def _architecture(self, k: int, scaling: Scaling) -> Architecture:
+    def _architecture(self, n: int, k: int, scaling: Scaling) -> Architecture:
+        """The shape of networks and mixture for n rows of k classes."""
         n_features = scaling.n_features
-        d = min(50, n_features) if self.latent_dim is None else int(self.latent_dim)
+        d = self._latent_dim(n, k, n_features)
         return Architecture(
             n_features=n_features,
             n_components=k,
             latent_dim=d,
-            hidden=tuple(int(width) for width in self._hidden_sizes(d, n_features)),
+            hidden=tuple(int(width) for width in self._hidden_sizes(n, d, n_features)),
             activation=self.activation,
             n_inputs=scaling.n_inputs,
             n_samples=int(self.n_samples),
@@ -171,11 +183,11 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Member(
                 seed=seed,
                 component=self.component,
-                learning_rate=float(self.learning_rate),
+                learning_rate=float(self._setting("learning_rate")),
                 scale_floor=float(self.scale_floor),
                 l1=float(self.l1),
                 joint_weight=float(self.joint_weight),
-                label_weight=float(self.label_weight),
+                label_weight=float(self._setting("label_weight")),
                 input_dropout=float(input_dropout),
                 hidden_dropout=float(hidden_dropout),
                 initial_df=float(self.initial_df),
@@ -206,15 +218,20 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         scaling = learn_scaling(X, self.projection_dim, seeds.pop(), weights)
         warn_of_far_values(X)
         dtype: torch.dtype = getattr(torch, self.dtype)
-        fleet = MixtureVAE(self._architecture(k, scaling), self._members(seeds), dtype)
+        fleet = MixtureVAE(
+            self._architecture(X.shape[0], k, scaling), self._members(seeds), dtype
+        )
         fleet.to(checks.choose_device(self.device))
         return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
 
-    def _continued(self, k: int) -> Fit:
+    def _continued(self, n: int, k: int) -> Fit:
         """What was learnt before, in a fleet of its own that may be moved without harm to it."""
         fitted = self.fitted_
         members = self._members([member.seed for member in fitted.fleet.members])
-        shape, before = self._architecture(k, fitted.scaling), fitted.fleet.architecture
+        before = fitted.fleet.architecture
+        shape = self._architecture(n, k, fitted.scaling)
+        by_rule = [name for name in ("hidden", "latent_dim") if getattr(self, name) is None]
+        shape = replace(shape, **{name: getattr(before, name) for name in by_rule})
         for name, now, then in [
             ("n_members", self.n_members, len(members)),
             ("component", self.component, fitted.component),
@@ -245,12 +262,15 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             settings["class_weight"] = [list(pair) for pair in settings["class_weight"].items()]
         return settings
 
+    def _batch_size(self, n: int) -> int:
+        return self.batch_size or max(4, min(256, n // 32))
+
     def _plan(self, n: int, max_epochs: int, watch: str) -> Plan:
         return Plan(
             max_epochs=max_epochs,
-            batch_size=self.batch_size or max(4, min(256, n // 32)),
+            batch_size=self._batch_size(n),
             clip_norm=self.clip_norm,
-            patience=self.patience,
+            patience=self._setting("patience"),
             average=self.average,
             watch=watch,
         )

@@ -30,7 +30,32 @@ from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, Sample
 from whowrote.estimators.scaling import stacked
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Validation, assign, initialize, initialize_by_ridge
+from whowrote.training import Validation, assign, initialize, initialize_by_regression
+
+
+RULES: dict[str, dict[str, Any]] = {
+    "logistic": {
+        "dropout": 0.0,
+        "label_weight": 30.0,
+        "learning_rate": 0.002,
+        "max_epochs": 10,
+        "patience": 3,
+    },
+    "random": {
+        "dropout": (0.2, 0.5),
+        "label_weight": 100.0,
+        "learning_rate": 0.002,
+        "max_epochs": 60,
+        "patience": 15,
+    },
+}
+"""What parameters are where nobody says, by where learning begins."""
+MANY_ROWS = 1000
+"""Fewer are answered by the regression alone, which holds them out in turn; more are trained on."""
+WIDTHS = ((2500, 1024), (1000, 512), (0, 2048))
+"""Hidden units from so many rows on: few rows are answered best, and soon, by many."""
+MOST_LATENTS = 200
+"""D grows with the number of classes up to this."""
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -58,8 +83,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     dropout : one rate, or (input, hidden).
     objective : ``"bound"`` (exact) or ``"algorithm-1"`` (the literal published loss).
     warm_up : semi-supervised only: epochs of labelled pre-training; 0 means ``max_epochs``.
-    start : ``"random"`` networks, or ``"ridge"``: hidden layers at random, the rest in closed form
-        (:mod:`whowrote.model.ridge`). Such a start answers at once and with calibrated
+    start : ``"random"`` networks, or ``"logistic"``: hidden layers at random, the rest in closed form
+        (:mod:`whowrote.model.logistic`). Such a start answers at once and with calibrated
         probabilities; training leaves it only where the validation rows gain, and without any
         (fewer than 20) it stays. Give ``hidden=256`` with it.
     initial_df, df_rate : degrees of freedom nu at the start, and how many times the learning rate
@@ -122,8 +147,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         estimator is then as it was before.
         """
         with all_or_nothing(self):
+            checks.one_of("start", self.start, tuple(RULES))
             self._check_parameters()
-            checks.one_of("start", self.start, ("random", "ridge"))
             X = self._read(X, reset=not self._goes_on)
             labels = self._same_classes(read_labels(y, X.shape[0]))
             weights = row_weights(sample_weight, self.class_weight, labels)
@@ -136,7 +161,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
                 weights = None if (weights == weights[0]).all() else weights
                 fold_of = None if fold_of is None else fold_of[counts]
             k = len(labels.classes)
-            fit = self._continued(k) if self._goes_on else self._start(X, k, weights)
+            fit = self._continued(X.shape[0], k) if self._goes_on else self._start(X, k, weights)
             fit.callbacks = checks.callbacks_of(callbacks)
             self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
             self.classes_ = labels.classes
@@ -161,21 +186,54 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             X, codes = stacked(X, more), np.concatenate([codes, more_codes])
             weights = None if weights is None else np.concatenate([weights, more_weights])
         rows = fit.rows(X, codes, weights)
-        validation = Validation(self.validation_fraction, folds, given, weights is not None)
+        epochs = self._epochs(len(known))
+        fraction = self.validation_fraction if epochs else 0.0
+        validation = Validation(fraction, folds, given, weights is not None)
         assignment = assign(fit.fitted.fleet, known, codes, validation)
         if not fit.earlier:
-            begin = initialize if self.start == "random" else initialize_by_ridge
+            begin = initialize if self.start == "random" else initialize_by_regression
             begin(fit.fitted.fleet, rows, assignment)
-            fit.sound = self.start == "ridge"
-        epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
-        plan = self._plan(len(known), epochs, "log-loss")
-        started = fit.sound and not fit.earlier  # in closed form
-        if not started or any(len(own) for own in assignment.validation):
+            fit.sound = self.start == "logistic"
+        started = fit.sound and not fit.earlier  # by regression: left where validation rows gain
+        if epochs and not (started and not any(len(own) for own in assignment.validation)):
+            before = fit.fitted.means.copy()
+            few = self.warm_up if len(rest) and self.warm_up else epochs
+            plan = self._plan(len(known), few, "log-loss")
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
+            if started and folds is None and given is None and (before == fit.fitted.means).all():
+                everyone = assign(fit.fitted.fleet, known, codes, Validation(0.0))
+                initialize_by_regression(fit.fitted.fleet, rows, everyone)
         if len(rest):
             everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
-            plan = self._plan(n, self.max_epochs, "log-loss")
+            plan = self._plan(n, self._setting("max_epochs"), "log-loss")
             self._train(fit, rows, everything, plan, "everything", stream=1)
+
+    @property
+    def _by_rule(self) -> Mapping[str, Any]:
+        return RULES[self.start]
+
+    def _latent_dim(self, n: int, k: int, n_features: int) -> int:
+        """A regression of k classes needs k - 1 dimensions to answer in; few rows bear few more."""
+        d = super()._latent_dim(n, k, n_features)
+        if self.start == "random" or self.latent_dim is not None:
+            return d
+        return max(min(d, n // 10), min(k - 1, MOST_LATENTS), 1)
+
+    def _hidden_sizes(self, n: int, d: int, n_features: int) -> tuple[int, ...]:
+        if self.start == "random" or self.hidden is not None:
+            return super()._hidden_sizes(n, d, n_features)
+        return (next(width for rows, width in WIDTHS if n >= rows),)
+
+    def _epochs(self, n: int) -> int:
+        """None on few rows that a regression has answered, unless somebody asks for them."""
+        if self.max_epochs is None and self.start == "logistic" and n < MANY_ROWS:
+            return 0
+        return int(self._setting("max_epochs"))
+
+    def _batch_size(self, n: int) -> int:
+        if self.start == "random" or self.batch_size is not None:
+            return super()._batch_size(n)
+        return max(4, min(128, n // 8))
 
     def _same_classes(self, labels: Labels) -> Labels:
         """The labels, if a model that goes on learning knows their classes."""

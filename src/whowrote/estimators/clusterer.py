@@ -112,7 +112,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                     "every cluster needs a row: lower n_components"
                 )
             k = self.n_components
-            fit = self._continued(k) if self._goes_on else self._start(X, k)
+            fit = self._continued(n, k) if self._goes_on else self._start(X, k)
             fit.callbacks = checks.callbacks_of(callbacks)
             more = None if validation is None else self._read(validation, reset=False)
             self._learn(fit, X, more)

@@ -151,11 +151,14 @@ class Network(nn.Module):
         streams: Streams | None = None,
     ) -> Float[Tensor, "m n h"]:
         """What the hidden layers say."""
-        activation = ACTIVATIONS[self.activation]
         for layer in self.layers[:-1]:
-            a = dropped(activation(layer(a)), dropout, streams)
+            a = dropped(self.activate(layer(a)), dropout, streams)
         assert isinstance(a, Tensor)  # for the type checker: there is a hidden layer
         return a
+
+    def activate(self, a: Tensor) -> Tensor:
+        """The activation of hidden units."""
+        return ACTIVATIONS[self.activation](a)
 
     def absolute_sum(self) -> Float[Tensor, " m"]:
         """The sum of |weights| and |biases| of each member, for the l1 penalty."""

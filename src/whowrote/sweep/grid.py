@@ -46,6 +46,7 @@ ELSEWHERE = {
     "projection_dim": "a sweep reads dense X",
     "verbose": "give progress=True",
     "class_weight": "a sweep weighs all rows alike",
+    "start": "a sweep starts from random networks",
     "warm_start": "every fit of a sweep starts anew",
 }
 
@@ -136,12 +137,13 @@ def completed(given: Grid, n_features: int) -> Configuration:
     """Fill in the defaults, check as the estimator does, and make every value plain."""
     from whowrote.estimators import MixtureVAEClassifier  # who reads records does not load torch
 
-    estimator = MixtureVAEClassifier(**given)
+    estimator = MixtureVAEClassifier(**{"start": "random", **given})
     estimator._check_parameters()
-    values = {name: getattr(estimator, name) for name in PARAMETERS}
-    if values["latent_dim"] is None:
-        values["latent_dim"] = min(50, n_features)
-    values["hidden"] = estimator._hidden_sizes(int(values["latent_dim"]), n_features)
+    by_rule = {"latent_dim", "hidden", "batch_size"}
+    values = {name: estimator._setting(name) for name in PARAMETERS if name not in by_rule}
+    d = values["latent_dim"] = estimator._latent_dim(0, 0, n_features)
+    values["hidden"] = estimator._hidden_sizes(0, d, n_features)
+    values["batch_size"] = estimator.batch_size  # None: it grows with the data
     values["dropout"] = estimator._dropout_rates()
     return {name: _plain(name, value) for name, value in values.items()}
 

@@ -151,7 +151,7 @@ class Task:
 
     @property
     def _estimator(self) -> MixtureVAEClassifier:
-        return MixtureVAEClassifier(**self.fit.configuration)
+        return MixtureVAEClassifier(start="random", **self.fit.configuration)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from whowrote.model import (
 )
 from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
-from whowrote.model.ridge import ridge_start
+from whowrote.model.logistic import logistic_start
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step
 
@@ -41,6 +41,7 @@ EVALUATION_ROWS = 2048
 CACHED_ROWS = 256
 """On a CPU: more rows at once would be written to fresh memory instead of the cache."""
 PLACEMENT_ROWS = 4096
+REGRESSION_ROWS = 20_000
 PRECISIONS = ("highest", "high")
 
 Callback = Callable[[Epoch], None]
@@ -87,11 +88,13 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
         place_components(fleet.mixture, means, rows.labels[index], weights)
 
 
-def initialize_by_ridge(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
-    """Networks and components in closed form, from each member's own rows."""
+def initialize_by_regression(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
+    """Networks and components by a logistic regression of each member's own rows."""
     initialize_networks(fleet.encoder, fleet.decoder, [member.seed for member in fleet.members])
-    n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
-    ridge_start(fleet, rows.take(torch.stack([own[:n] for own in assignment.train])))
+    n = min(REGRESSION_ROWS, *(len(index) for index in assignment.train), REGRESSION_ROWS)
+    index = torch.stack([own[:n] for own in assignment.train])
+    weights = None if rows.weights is None else rows.weights[index]
+    logistic_start(fleet, rows.take(index), weights)
 
 
 def _at_once(device: torch.device) -> int:

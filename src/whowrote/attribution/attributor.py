@@ -178,7 +178,7 @@ class Attributor(BaseEstimator):
         fitted = FittedAttributor(
             authors=enrolled,
             reader=learnt.reader,
-            model=model.fitted_,
+            model=replace(model.fitted_, ranks=None),  # its typicality is that of whole texts
             log_share=log_share,
             profiles=profiles,
             calibration=_calibrate(

@@ -328,15 +328,17 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = self._rows(X)
         return self.fitted_.score_samples(X, n_samples)
 
-    def typicality(self, X: Any) -> FloatArray:
-        """P-value of every row under every component, (n, K).
+    def typicality(self, X: Any, calibrated: bool = True) -> FloatArray:
+        """P-value of every row under every component, (n, K), mean over members.
 
-        For a document of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) when
-        q(x | o) is sharp: the p-value says how often that author would write something as unusual
-        as this. Small under every author means "none of these". Mean over members.
+        How often that author would write something as unusual as this, by the ranks of rows that
+        were held out of the fit (:class:`~whowrote.estimators.fitted_classifier.HeldOutRanks`).
+        Small under every author: "none of these". ``calibrated=False`` is theory: for a document
+        of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) where the model is
+        true and q(x | o) sharp, which of a learnt model is seldom so.
         """
         X = self._rows(X)
-        return self.fitted_.typicality(X)
+        return self.fitted_.typicality(X, calibrated)
 
     def log_densities(self, X: Any) -> FloatArray:
         """Log density of every row's q(x | o) under every component, (n, K), without weights.

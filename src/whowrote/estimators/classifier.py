@@ -11,8 +11,10 @@ ways, it is missing and a :class:`~whowrote.errors.DataWarning` says so.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
@@ -27,10 +29,32 @@ from whowrote import checks, private
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import DataWarning, InputError, did_you_mean
 from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
-from whowrote.estimators.fitted_classifier import Fit, Sample
+from whowrote.estimators.fitted_classifier import (
+    LEAST_RANKED_ROWS,
+    Fit,
+    HeldOutRanks,
+    OwnFigures,
+    Sample,
+)
 from whowrote.estimators.scaling import stacked
+from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Validation, assign, initialize, initialize_by_ridge
+from whowrote.progress import listening
+from whowrote.training import (
+    Assignment,
+    Validation,
+    assign,
+    initialize,
+    initialize_by_ridge,
+    leave_out,
+)
+
+FOLDS = 10
+"""Where a model learns from all rows, others leave these out in turn, for typicality."""
+FOLDS_OF_FEW = 4
+"""The same where few rows have a label and many have none."""
+RANKED_ROWS = 100
+"""As many of the folds as hold so many rows."""
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -153,16 +177,30 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         held_out: tuple[Any, IntArray, FloatArray] | None,
     ) -> None:
         """One phase on the labelled rows, and one on all where some have no label."""
-        n, given = len(codes), None
+        given = None
         known, rest = np.flatnonzero(codes != UNLABELLED), np.flatnonzero(codes == UNLABELLED)
         if held_out is not None:
             more, more_codes, more_weights = held_out
-            given = n + np.arange(len(more_codes))
+            given = len(codes) + np.arange(len(more_codes))
             X, codes = stacked(X, more), np.concatenate([codes, more_codes])
             weights = None if weights is None else np.concatenate([weights, more_weights])
         rows = fit.rows(X, codes, weights)
         validation = Validation(self.validation_fraction, folds, given, weights is not None)
         assignment = assign(fit.fitted.fleet, known, codes, validation)
+        self._run_phases(fit, rows, assignment, known, rest)
+        unseen = assignment.held_out(known)
+        few = min(map(len, unseen)) < LEAST_RANKED_ROWS
+        if few and folds is None and len(known) >= LEAST_RANKED_ROWS:
+            found = self._figures_of_refits(fit, X, rows, known, rest)
+        else:
+            found = fit.fitted.held_out_figures(X, codes, unseen)
+        ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=few)
+        fit.fitted = replace(fit.fitted, ranks=ranks)
+
+    def _run_phases(
+        self, fit: Fit, rows: Rows, assignment: Assignment, known: IntArray, rest: IntArray
+    ) -> None:
+        """One phase on the labelled rows, and one on all where some have no label."""
         if not fit.earlier:
             begin = initialize if self.start == "random" else initialize_by_ridge
             begin(fit.fitted.fleet, rows, assignment)
@@ -174,8 +212,33 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
         if len(rest):
             everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
-            plan = self._plan(n, self.max_epochs, "log-loss")
+            plan = self._plan(len(known) + len(rest), self.max_epochs, "log-loss")
             self._train(fit, rows, everything, plan, "everything", stream=1)
+
+    def _figures_of_refits(
+        self, fit: Fit, X: Any, rows: Rows, known: IntArray, rest: IntArray
+    ) -> list[OwnFigures]:
+        """Figures of labelled rows by models that have not learnt from them, as this one has.
+
+        They are one fleet, with the seed of the first member; each is made as this model was.
+        """
+        first, codes = fit.fitted.fleet.members[0], rows.labels.cpu().numpy()
+        n_folds = FOLDS_OF_FEW if len(rest) else FOLDS
+        wanted = math.ceil(n_folds * RANKED_ROWS / (len(known) + len(rest)))
+        parts = leave_out(codes[known], n_folds, min(n_folds, wanted), first.seed)
+        train, device = [np.delete(known, part) for part in parts], fit.fitted.device
+        # Trained, as many rows make as many steps; in closed form, no row may come twice.
+        size = len(known) if self.start == "random" else min(map(len, train))
+        train = [np.resize(own, size) for own in train]
+        fleet = MixtureVAE(fit.fitted.fleet.architecture, [first] * len(parts), fit.fitted.dtype)
+        other = Fit(replace(fit.fitted, fleet=fleet.to(device), leader=0, ranks=None))
+        assignment = Assignment(
+            tuple(torch.as_tensor(own, device=device) for own in train),
+            tuple(torch.as_tensor(known[:0], device=device) for _ in train),
+        )
+        with listening(lambda stage: None):
+            self._run_phases(other, rows, assignment, known, rest)
+        return other.fitted.held_out_figures(X, codes, [known[part] for part in parts])
 
     def _same_classes(self, labels: Labels) -> Labels:
         """The labels, if a model that goes on learning knows their classes."""

@@ -220,17 +220,18 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     ) -> list[OwnFigures]:
         """Figures of labelled rows by models that have not learnt from them, as this one has.
 
-        They are one fleet, with the seed of the first member; each is made as this model was.
+        They are one fleet, with the seeds of the members in turn, and made as these were.
         """
-        first, codes = fit.fitted.fleet.members[0], rows.labels.cpu().numpy()
+        members, codes = fit.fitted.fleet.members, rows.labels.cpu().numpy()
         n_folds = FOLDS_OF_FEW if len(rest) else FOLDS
         wanted = math.ceil(n_folds * RANKED_ROWS / (len(known) + len(rest)))
-        parts = leave_out(codes[known], n_folds, min(n_folds, wanted), first.seed)
+        parts = leave_out(codes[known], n_folds, min(n_folds, wanted), members[0].seed)
         train, device = [np.delete(known, part) for part in parts], fit.fitted.device
         # Trained, as many rows make as many steps; in closed form, no row may come twice.
         size = len(known) if self.start == "random" else min(map(len, train))
         train = [np.resize(own, size) for own in train]
-        fleet = MixtureVAE(fit.fitted.fleet.architecture, [first] * len(parts), fit.fitted.dtype)
+        again = [members[number % len(members)] for number in range(len(parts))]
+        fleet = MixtureVAE(fit.fitted.fleet.architecture, again, fit.fitted.dtype)
         other = Fit(replace(fit.fitted, fleet=fleet.to(device), leader=0, ranks=None))
         assignment = Assignment(
             tuple(torch.as_tensor(own, device=device) for own in train),

@@ -53,6 +53,7 @@ Data = tuple[str, np.ndarray, np.ndarray, int | None]
 
 
 def scaled(model: Any) -> Any:
+    """The model on columns of mean 0 and variance 1."""
     return make_pipeline(StandardScaler(), model)
 
 
@@ -63,7 +64,8 @@ METHODS: dict[str, Callable[[], Any]] = {
 }
 UNTRAINED = {"max_epochs": 1, "validation_fraction": 0.0}
 VARIANTS: dict[str, dict[str, Any]] = {
-    f"regression alone, {width} units": {"hidden": width, **UNTRAINED} for width in (512, 1024, 2048)
+    f"regression alone, {width} units": {"hidden": width, **UNTRAINED}
+    for width in (512, 1024, 2048)
 } | {
     f"trained, {width} units, {epochs} epochs, batches of {batch}, rate {rate}": {
         "hidden": width,
@@ -207,7 +209,9 @@ def one(data: Data, seed: int, name: str, settings: dict[str, Any] | None) -> di
     warnings.simplefilter("ignore")
     problem, X, y, each = data
     X_train, X_test, y_train, y_test = split(X, y, seed, each)
-    model = METHODS[name]() if settings is None else MixtureVAEClassifier(random_state=0, **settings)
+    model = (
+        METHODS[name]() if settings is None else MixtureVAEClassifier(random_state=0, **settings)
+    )
     began = time.process_time()
     model.fit(X_train, y_train)
     seconds = time.process_time() - began
@@ -232,7 +236,9 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
                 "seconds": round(float(np.median([row["seconds"] for row in mine])), 4),
             }
             if "sure" in mine[0]:
-                sure, right = (np.concatenate([row[key] for row in mine]) for key in ("sure", "right"))
+                sure, right = (
+                    np.concatenate([row[key] for row in mine]) for key in ("sure", "right")
+                )
                 figures["ece"] = round(calibration_error(sure, right), 4)
             found[problem][name] = figures
     return found
@@ -251,7 +257,10 @@ def show(found: dict[str, Any], ours: str = OURS) -> None:
             f"{problem:24s} {others[0]:7.3f} {others[1]:7.3f} {own:7.3f} "
             f"{100 * (own - max(others)):+7.1f} {figures[ours]['ece']:6.3f} {times:5.1f}"
         )
-    print("mean rank", dict(zip((*simple, ours), np.mean(ranks, axis=0).round(2).tolist(), strict=True)))
+    print(
+        "mean rank",
+        dict(zip((*simple, ours), np.mean(ranks, axis=0).round(2).tolist(), strict=True)),
+    )
 
 
 def main() -> None:

@@ -329,7 +329,8 @@ def _held_out_bounds(X: Any, folds: IntArray, most: int, random_state: int) -> F
 
 def _place(corpus: Corpus, fitted: Fitted, X: Any) -> tuple[Placed, ...]:
     rows = fitted.reduction.transform(X)
-    probability, typicality = fitted.model.predict_proba(rows), fitted.model.typicality(rows)
+    probability = fitted.model.predict_proba(rows)
+    typicality = fitted.model.typicality(rows, calibrated=False)  # these are the rows learnt from
     group = fitted.model.labels_
     own = np.arange(len(group)), group
     columns = (group + 1).tolist(), probability[own].tolist(), typicality[own].tolist()

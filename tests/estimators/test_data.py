@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.errors import DataWarning
-from whowrote.estimators.classifier import read_labels
+from whowrote.estimators.labels import read_labels
 from whowrote.estimators.scaling import warn_of_far_values
 
 

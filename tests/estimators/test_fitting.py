@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.errors import InputError
-from whowrote.estimators.classifier import Labels, read_labels, row_weights
+from whowrote.estimators.labels import Labels, read_labels, row_weights
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.model import Streams
 from whowrote.training import Assignment

@@ -129,7 +129,7 @@ def classified(model: MixtureVAEClassifier, X: Any) -> Plain:
         "transform": model.transform(rows),
         "score_samples": model.score_samples(rows),
         "bound": model.bound(rows),
-        "typicality": model.typicality(rows),
+        "typicality": model.typicality(rows, calibrated=False),
         "log_densities": model.log_densities(rows),
         "expected_scales": model.expected_scales(rows),
         "degrees_of_freedom": model.degrees_of_freedom_,

@@ -66,6 +66,7 @@ def default_model(n_rows: int, random_state: int) -> MixtureVAEClassifier:
     """
     few = n_rows < FEW_ROWS
     return MixtureVAEClassifier(
+        start="random",
         hidden=256,
         dropout=(0.0, 0.5),
         label_weight=10.0 if few else 30.0,
@@ -178,7 +179,7 @@ class Attributor(BaseEstimator):
         fitted = FittedAttributor(
             authors=enrolled,
             reader=learnt.reader,
-            model=model.fitted_,
+            model=replace(model.fitted_, ranks=None),  # its typicality is that of whole texts
             log_share=log_share,
             profiles=profiles,
             calibration=_calibrate(

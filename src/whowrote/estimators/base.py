@@ -84,27 +84,21 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         warm_start: bool = False,
     ) -> None:
         self.component = component
-        self.latent_dim = latent_dim
-        self.hidden = hidden
-        self.activation = activation
+        self.latent_dim, self.hidden, self.activation = latent_dim, hidden, activation
         self.n_samples = n_samples
         self.scale_floor = scale_floor
         self.l1 = l1
-        self.learning_rate = learning_rate
-        self.max_epochs = max_epochs
+        self.learning_rate, self.max_epochs = learning_rate, max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
-        self.joint_weight = joint_weight
-        self.label_weight = label_weight
+        self.joint_weight, self.label_weight = joint_weight, label_weight
         self.dropout = dropout
         self.objective, self.warm_up = objective, warm_up
         self.start = start
         self.initial_df, self.df_rate = initial_df, df_rate
         self.n_members = n_members
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.average = average
-        self.projection_dim = projection_dim
+        self.validation_fraction, self.patience = validation_fraction, patience
+        self.average, self.projection_dim = average, projection_dim
         self.device, self.dtype = device, dtype
         self.random_state, self.verbose = random_state, verbose
         self.class_weight, self.warm_start = class_weight, warm_start
@@ -218,9 +212,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         scaling = learn_scaling(X, self.projection_dim, seeds.pop(), weights)
         warn_of_far_values(X)
         dtype: torch.dtype = getattr(torch, self.dtype)
-        fleet = MixtureVAE(
-            self._architecture(X.shape[0], k, scaling), self._members(seeds), dtype
-        )
+        fleet = MixtureVAE(self._architecture(X.shape[0], k, scaling), self._members(seeds), dtype)
         fleet.to(checks.choose_device(self.device))
         return Fit(FittedClassifier(fleet, scaling, settings=self._settings()))
 
@@ -348,15 +340,17 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         X = self._rows(X)
         return self.fitted_.score_samples(X, n_samples)
 
-    def typicality(self, X: Any) -> FloatArray:
-        """P-value of every row under every component, (n, K).
+    def typicality(self, X: Any, calibrated: bool = True) -> FloatArray:
+        """P-value of every row under every component, (n, K), mean over members.
 
-        For a document of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) when
-        q(x | o) is sharp: the p-value says how often that author would write something as unusual
-        as this. Small under every author means "none of these". Mean over members.
+        How often that author would write something as unusual as this, by the ranks of rows that
+        were held out of the fit (:class:`~whowrote.estimators.fitted_classifier.HeldOutRanks`).
+        Small under every author: "none of these". ``calibrated=False`` is theory: for a document
+        of author k, delta/D follows F(D, nu_k) (chi-squared for Gaussians) where the model is
+        true and q(x | o) sharp, which of a learnt model is seldom so.
         """
         X = self._rows(X)
-        return self.fitted_.typicality(X)
+        return self.fitted_.typicality(X, calibrated)
 
     def log_densities(self, X: Any) -> FloatArray:
         """Log density of every row's q(x | o) under every component, (n, K), without weights.

@@ -2,36 +2,45 @@ r"""Attribution: a classifier whose classes are the components of the mixture.
 
 .. math:: p(\mathrm{author} = k \mid o) = \gamma_k
     = \mathrm{softmax}_k\, \mathrm{score}_k(q(x \mid o))
-
-``None``, NaN and ``pandas.NA`` say that a label is missing. So does -1 among integers, as in
-scikit-learn's ``LabelSpreading``, where the other labels are at least two and none is negative: in
-{-1, +1} and in {-2, -1, 0} it is a class like the others, and in {-1, 0, 1}, which can be read both
-ways, it is missing and a :class:`~whowrote.errors.DataWarning` says so.
 """
 
 from __future__ import annotations
 
-import warnings
+import math
 from collections.abc import Mapping
-from numbers import Integral
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from whowrote import checks, private
+from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.errors import DataWarning, InputError, did_you_mean
+from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
-from whowrote.estimators.fitted_classifier import Fit, Sample
+from whowrote.estimators.fitted_classifier import (
+    LEAST_RANKED_ROWS,
+    Fit,
+    HeldOutRanks,
+    OwnFigures,
+    Sample,
+)
+from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
 from whowrote.estimators.scaling import stacked
+from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Validation, assign, initialize, initialize_by_regression
-
+from whowrote.progress import listening
+from whowrote.training import (
+    Assignment,
+    Validation,
+    assign,
+    initialize,
+    initialize_by_regression,
+    leave_out,
+)
 
 RULES: dict[str, dict[str, Any]] = {
     "logistic": {
@@ -56,6 +65,12 @@ WIDTHS = ((2500, 1024), (1000, 512), (0, 2048))
 """Hidden units from so many rows on: few rows are answered best, and soon, by many."""
 MOST_LATENTS = 200
 """D grows with the number of classes up to this."""
+FOLDS = 10
+"""Where a model learns from all rows, others leave these out in turn, for typicality."""
+FOLDS_OF_FEW = 4
+"""The same where few rows have a label and many have none."""
+RANKED_ROWS = 100
+"""As many of the folds as hold so many rows."""
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
@@ -70,8 +85,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     Parameters
     ----------
     component : ``"student-t"`` or ``"gaussian"``, the family of the mixture.
-    latent_dim : dimension D of the latent space; None means min(50, L).
-    hidden : width (or tuple of widths) of the hidden layers; None means one of (D + L) / 2.
+    latent_dim : dimension D of the latent space; None means min(50, L), K - 1 at least (of up to
+        200) and else a tenth of the rows at most; from a random start min(50, L).
+    hidden : width (or tuple of widths) of the hidden layers; None means one of 2048 below 1,000
+        rows, 512 below 2,500, then 1024; from a random start (D + L) / 2.
     activation : ``"tanh"``, ``"relu"``, ``"gelu"`` or ``"silu"``.
     n_samples : Monte Carlo samples T of the reconstruction term.
     scale_floor : sigma^2 in Sigma = C C' + sigma^2 I.
@@ -83,10 +100,11 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     dropout : one rate, or (input, hidden).
     objective : ``"bound"`` (exact) or ``"algorithm-1"`` (the literal published loss).
     warm_up : semi-supervised only: epochs of labelled pre-training; 0 means ``max_epochs``.
-    start : ``"random"`` networks, or ``"logistic"``: hidden layers at random, the rest in closed form
-        (:mod:`whowrote.model.logistic`). Such a start answers at once and with calibrated
-        probabilities; training leaves it only where the validation rows gain, and without any
-        (fewer than 20) it stays. Give ``hidden=256`` with it.
+    start : ``"logistic"``: hidden layers at random, the last one a logistic regression, components
+        by what it answers to held-out rows (:mod:`whowrote.model.logistic`). Such a start answers
+        at once and with calibrated probabilities; training leaves it only where the validation rows
+        gain, and below 1,000 rows there is none unless ``max_epochs`` is given. ``"random"`` are
+        random networks, as published. What is None is chosen for the start: see ``RULES``.
     initial_df, df_rate : degrees of freedom nu at the start, and how many times the learning rate
         the steps of ln(nu - 2) are: 10 times 0.002 multiplies nu - 2 by up to 1.02 a step.
     n_members : size of the ensemble; probabilities are averaged, everything that speaks of the
@@ -178,11 +196,11 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         held_out: tuple[Any, IntArray, FloatArray] | None,
     ) -> None:
         """One phase on the labelled rows, and one on all where some have no label."""
-        n, given = len(codes), None
+        given = None
         known, rest = np.flatnonzero(codes != UNLABELLED), np.flatnonzero(codes == UNLABELLED)
         if held_out is not None:
             more, more_codes, more_weights = held_out
-            given = n + np.arange(len(more_codes))
+            given = len(codes) + np.arange(len(more_codes))
             X, codes = stacked(X, more), np.concatenate([codes, more_codes])
             weights = None if weights is None else np.concatenate([weights, more_weights])
         rows = fit.rows(X, codes, weights)
@@ -190,22 +208,37 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         fraction = self.validation_fraction if epochs else 0.0
         validation = Validation(fraction, folds, given, weights is not None)
         assignment = assign(fit.fitted.fleet, known, codes, validation)
+        self._run_phases(fit, rows, assignment, known, rest)
+        unseen = assignment.held_out(known)
+        few = min(map(len, unseen)) < LEAST_RANKED_ROWS
+        if few and folds is None and len(known) >= LEAST_RANKED_ROWS:
+            found = self._figures_of_refits(fit, X, rows, known, rest)
+        else:
+            found = fit.fitted.held_out_figures(X, codes, unseen)
+        ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=few)
+        fit.fitted = replace(fit.fitted, ranks=ranks)
+        if fit.stayed and validation.fraction and not len(rest):  # then validation rows teach too
+            everyone = assign(fit.fitted.fleet, known, codes, Validation())
+            initialize_by_regression(fit.fitted.fleet, rows, everyone)
+
+    def _run_phases(
+        self, fit: Fit, rows: Rows, assignment: Assignment, known: IntArray, rest: IntArray
+    ) -> None:
+        """One phase on the labelled rows, and one on all where some have no label."""
         if not fit.earlier:
             begin = initialize if self.start == "random" else initialize_by_regression
             begin(fit.fitted.fleet, rows, assignment)
             fit.sound = self.start == "logistic"
         started = fit.sound and not fit.earlier  # by regression: left where validation rows gain
-        if epochs and not (started and not any(len(own) for own in assignment.validation)):
+        if not started or any(len(own) for own in assignment.validation):
+            epochs = self.warm_up if len(rest) and self.warm_up else self._epochs(len(known))
+            plan = self._plan(len(known), epochs, "log-loss")
             before = fit.fitted.means.copy()
-            few = self.warm_up if len(rest) and self.warm_up else epochs
-            plan = self._plan(len(known), few, "log-loss")
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
-            if started and folds is None and given is None and (before == fit.fitted.means).all():
-                everyone = assign(fit.fitted.fleet, known, codes, Validation(0.0))
-                initialize_by_regression(fit.fitted.fleet, rows, everyone)
+            fit.stayed = started and bool((before == fit.fitted.means).all())
         if len(rest):
             everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
-            plan = self._plan(n, self._setting("max_epochs"), "log-loss")
+            plan = self._plan(len(known) + len(rest), self._setting("max_epochs"), "log-loss")
             self._train(fit, rows, everything, plan, "everything", stream=1)
 
     @property
@@ -234,6 +267,32 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         if self.start == "random" or self.batch_size is not None:
             return super()._batch_size(n)
         return max(4, min(128, n // 8))
+
+    def _figures_of_refits(
+        self, fit: Fit, X: Any, rows: Rows, known: IntArray, rest: IntArray
+    ) -> list[OwnFigures]:
+        """Figures of labelled rows by models that have not learnt from them, as this one has.
+
+        They are one fleet, with the seeds of the members in turn, and made as these were.
+        """
+        members, codes = fit.fitted.fleet.members, rows.labels.cpu().numpy()
+        n_folds = FOLDS_OF_FEW if len(rest) else FOLDS
+        wanted = math.ceil(n_folds * RANKED_ROWS / (len(known) + len(rest)))
+        parts = leave_out(codes[known], n_folds, min(n_folds, wanted), members[0].seed)
+        train, device = [np.delete(known, part) for part in parts], fit.fitted.device
+        # Trained, as many rows make as many steps; in a regression, no row may come twice.
+        size = len(known) if self.start == "random" else min(map(len, train))
+        train = [np.resize(own, size) for own in train]
+        again = [members[number % len(members)] for number in range(len(parts))]
+        fleet = MixtureVAE(fit.fitted.fleet.architecture, again, fit.fitted.dtype)
+        other = Fit(replace(fit.fitted, fleet=fleet.to(device), leader=0, ranks=None))
+        assignment = Assignment(
+            tuple(torch.as_tensor(own, device=device) for own in train),
+            tuple(torch.as_tensor(known[:0], device=device) for _ in train),
+        )
+        with listening(lambda stage: None):
+            self._run_phases(other, rows, assignment, known, rest)
+        return other.fitted.held_out_figures(X, codes, [known[part] for part in parts])
 
     def _same_classes(self, labels: Labels) -> Labels:
         """The labels, if a model that goes on learning knows their classes."""
@@ -300,187 +359,3 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         dtype, names = values["classes_"]
         self.classes_ = np.array(names, dtype=dtype)
         super()._restore(values)
-
-
-# -- labels --------------------------------------------------------------------------------------
-
-
-class Labels(NamedTuple):
-    """The classes of y in order, and the class number of every row, -1 where it is unknown."""
-
-    classes: NDArray[Any]
-    codes: IntArray
-
-
-def read_labels(y: Any, n_rows: int) -> Labels:
-    """Labels of ``n_rows`` rows, of at least two classes.
-
-    >>> read_labels(["b", None, "a", "b"], 4).codes.tolist()
-    [1, -1, 0, 1]
-    """
-    if y is None:
-        raise InputError(
-            "requires y to be passed, but the target y is None: give an author per row, or use "
-            "MixtureVAEClusterer, which needs none"
-        )
-    y = _checked(y)
-    if len(y) != n_rows:
-        raise InputError(
-            f"X and y have inconsistent numbers of samples, {n_rows} rows and {len(y)} labels; "
-            "give one label per row"
-        )
-    unknown = unlabelled(y)
-    if unknown.all():
-        raise InputError(
-            f"all {len(y)} labels are missing; label some rows or use MixtureVAEClusterer"
-        )
-    named = np.array(y[~unknown].tolist()) if y.dtype == object else y[~unknown]
-    check_classification_targets(named)
-    classes, own, counts = np.unique(named, return_inverse=True, return_counts=True)
-    checks.two_classes(classes)
-    if not unknown.any():
-        checks.two_rows_each(classes, counts)
-    codes = np.full(len(y), UNLABELLED, dtype=np.int64)
-    codes[~unknown] = own
-    return Labels(classes, codes)
-
-
-def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:
-    """None, NaN or NA among names; -1 among integers of which two or more others are not negative.
-
-    >>> unlabelled(np.array(["a", None], dtype=object)), unlabelled(np.array([0, 7, -1]))
-    (array([False,  True]), array([False, False,  True]))
-    >>> unlabelled(np.array([1, -1])), unlabelled(np.array([-2, -1, 0]))
-    (array([False, False]), array([False, False, False]))
-    """
-    missing = np.zeros(len(y), dtype=bool)
-    if y.dtype == object:
-        missing = np.array([_is_missing(name) for name in y], dtype=bool)
-        if not all(isinstance(name, Integral) for name in y[~missing]):
-            return missing
-    elif not np.issubdtype(y.dtype, np.signedinteger):
-        return missing
-    missing[~missing] = _means_unlabelled(y[~missing].astype(np.int64))
-    return missing
-
-
-def _is_missing(name: Any) -> bool:
-    try:
-        return name is None or bool(name != name)
-    except TypeError:  # pandas.NA is neither equal to itself nor not
-        return True
-
-
-def _means_unlabelled(numbers: IntArray) -> NDArray[np.bool_]:
-    """Which of these whole numbers are a -1 that means a missing label."""
-    found: NDArray[np.bool_] = numbers == UNLABELLED
-    others = np.unique(numbers[~found]).tolist()
-    if len(others) == 1 or (others and others[0] < 0):
-        return np.zeros_like(found)
-    if found.any() and others == [0, 1]:
-        warnings.warn(
-            f"y has the values -1, 0 and 1: the {int(found.sum())} rows of -1 are taken as "
-            "unlabelled, not as a class; for three classes give names, y.astype(str), and for "
-            "unlabelled rows without this warning None, np.where(y == -1, None, y)",
-            DataWarning,
-            stacklevel=5,  # where fit was called
-        )
-    return found
-
-
-def _checked(y: Any) -> NDArray[Any]:
-    """One column; objects as they are, so that what is missing can be told from a name."""
-    if hasattr(y, "isna") and not isinstance(y.dtype, np.dtype):
-        y = y.astype(object)  # pandas would turn an NA among its own integers into a float
-    as_array = np.asarray(y)
-    if as_array.dtype.kind == "U" and isinstance(y, (list, tuple)):
-        as_array = np.array(y, dtype=object)  # numpy would turn a NaN among names into "nan"
-    if as_array.dtype == object and as_array.ndim == 1:
-        return as_array
-    return np.asarray(private.checked_y(y))
-
-
-def codes_of(y: Any, classes: NDArray[Any], n_rows: int) -> IntArray:
-    """The class numbers of validation rows, each of which must have a class that was learnt."""
-    y = _checked(y)
-    if len(y) != n_rows:
-        raise InputError(
-            f"validation has {n_rows} rows and {len(y)} labels; give one label per row"
-        )
-    number = {name: code for code, name in enumerate(classes.tolist())}
-    for row, name in enumerate(y.tolist()):
-        if _is_missing(name) or name not in number:
-            raise InputError(
-                f"row {row} of validation has the label {name!r}, which is not among the classes "
-                f"{classes.tolist()} of y; leave the row out"
-            )
-    return np.array([number[name] for name in y.tolist()], dtype=np.int64)
-
-
-# -- weights -------------------------------------------------------------------------------------
-
-
-def row_weights(sample_weight: Any, class_weight: Any, labels: Labels) -> FloatArray | None:
-    r"""How much every row counts, :math:`w_n = s_n c_{y_n}`; None where all count alike.
-
-    ``"balanced"`` is :math:`c_k = \sum_n s_n / (K \sum_{n: y_n = k} s_n)` over labelled rows. The
-    unlabelled have no class weight. A class of which no row counts cannot be learnt and is refused.
-    """
-    if sample_weight is None and class_weight is None:
-        return None
-    codes = labels.codes
-    weights = _sample_weights(sample_weight, len(codes))
-    known = codes != UNLABELLED
-    counts: FloatArray = np.zeros(len(labels.classes))
-    np.add.at(counts, codes[known], weights[known])
-    if class_weight is not None:
-        by_class = _class_weights(class_weight, labels.classes, counts)
-        weights[known] *= by_class[codes[known]]
-        counts = counts * by_class
-    if not counts.all():
-        lost = labels.classes.tolist()[int(np.argmin(counts))]
-        raise InputError(
-            f"all rows of class {lost!r} have zero weight; a class is learnt from rows that count: "
-            "give one of them a weight above 0 or leave the class out"
-        )
-    return weights
-
-
-def _sample_weights(sample_weight: Any, n_rows: int) -> FloatArray:
-    if sample_weight is None:
-        return np.ones(n_rows)
-    weights = np.array(sample_weight, dtype=np.float64)
-    weights = np.full(n_rows, weights) if weights.ndim == 0 else weights
-    if weights.shape != (n_rows,):
-        raise InputError(
-            f"sample_weight has the shape {weights.shape}; it must be one number for each of "
-            f"{n_rows} rows"
-        )
-    bad = ~(np.isfinite(weights) & (weights >= 0))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"sample_weight is {weights[row]:g} in row {row}; weights must be finite and at least "
-            "0, which leaves a row out"
-        )
-    if not weights.any():
-        raise InputError(f"all {n_rows} sample weights are zero; give some rows a weight above 0")
-    return weights
-
-
-def _class_weights(class_weight: Any, classes: NDArray[Any], counts: FloatArray) -> FloatArray:
-    """The weight of every class, from ``"balanced"`` or a dictionary; 1 where it names none."""
-    names = classes.tolist()
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        return np.asarray(counts.sum() / (len(names) * np.where(counts > 0, counts, 1)))
-    if not isinstance(class_weight, Mapping):
-        raise InputError(
-            f"class_weight is {class_weight!r}; it must be None, 'balanced' or a dictionary of "
-            "classes and their weights"
-        )
-    for name, weight in class_weight.items():
-        if name not in names:
-            hint = did_you_mean(str(name), [str(one) for one in names])
-            raise InputError(f"class_weight names {name!r}, which is not among {names}{hint}")
-        checks.at_least(f"class_weight of {name!r}", weight, 0)
-    return np.array([float(class_weight.get(name, 1.0)) for name in names])

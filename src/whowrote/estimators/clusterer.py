@@ -7,6 +7,7 @@ observations stand in for labels; then the bound alone decides.
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
-from whowrote.estimators.fitted_classifier import Fit, Sample
+from whowrote.estimators.fitted_classifier import Fit, HeldOutRanks, Sample
 from whowrote.estimators.scaling import Scaling, stacked
 from whowrote.model.fleet import UNLABELLED
 from whowrote.training import Assignment, Validation, assign, initialize
@@ -136,8 +137,13 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                 warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
                 plan = self._plan(n, self.warm_up, "bound")
                 self._train(fit, rows, warm, plan, "provisional", stream=0)
-        plan = self._plan(n, self.max_epochs, "bound")
+        plan = self._plan(n, self._setting("max_epochs"), "bound")
         self._train(fit, fit.rows(everything), assignment, plan, "bound", stream=1)
+        unknown = np.full(everything.shape[0], UNLABELLED)
+        held_out = assignment.held_out(np.arange(n))
+        found = fit.fitted.held_out_figures(everything, unknown, held_out)
+        ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=False)
+        fit.fitted = replace(fit.fitted, ranks=ranks)
 
     def _numbered_by_size(self, labels: IntArray) -> IntArray:
         """The largest cluster is number 0; clusters that lost all their rows come last."""

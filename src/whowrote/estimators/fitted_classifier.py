@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
@@ -25,6 +25,7 @@ from whowrote.estimators.scaling import Scaling
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
 from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
+from whowrote.model.fleet import UNLABELLED, SharedStream
 from whowrote.model.mixture import from_published_df
 
 CHUNK = 4096
@@ -37,8 +38,14 @@ TAILS: dict[str, Callable[[FloatArray, FloatArray, int], FloatArray]] = {
 """How often a point of a component is at least as far out, by its family."""
 PUBLISHED_DF = "mixture.raw_df"
 """Where files of before keep the degrees of freedom, by their published parameter."""
-FLEET, SCALING = "fleet.", "scaling."
+FLEET, SCALING, RANKS = "fleet.", "scaling.", "ranks."
 """What the names of their arrays begin with."""
+LEAST_RANKED_ROWS = 10
+"""Fewer held-out rows say nothing of how typical another is."""
+MOST_KNOTS = 999
+"""Of so many held-out rows all are kept; of more, as many quantiles."""
+BOUND_SAMPLES = 4
+"""Samples of x for the bound by which a row is ranked."""
 
 
 class Sample(NamedTuple):
@@ -77,6 +84,82 @@ def log_mean_exp(per_member: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """What every member says of rows, (m, n, K): ln p(k | o), and the bound on ln p(o | k)."""
+
+    log_proba: FloatArray
+    bound: FloatArray
+
+
+class OwnFigures(NamedTuple):
+    """The same of rows under the component of their class alone, by one member, (n,)."""
+
+    log_proba: FloatArray
+    bound: FloatArray
+
+
+@dataclass(frozen=True)
+class HeldOutRanks:
+    r"""Where a row stands among held-out rows: a conformal p-value under every component.
+
+    .. math:: s_k = \ln r(\ln p(k \mid o)) + \ln r(\mathrm{bound}_k), \qquad p_k = r(s_k)
+
+    r is the rank among the values that held-out rows have under their own component: i/(n + 1) at
+    the i-th of n, linear in between, never below 1/(n + 1). A new row of class k takes each place
+    among n others equally often, whatever the model is: p_k is uniform, and small under every class
+    for what is unlike all of them. Each array has a row of ascending values for every member.
+    """
+
+    log_proba: FloatArray
+    bound: FloatArray
+    both: FloatArray
+
+    @classmethod
+    def learn(cls, found: Sequence[OwnFigures], n_members: int, *, pooled: bool) -> Self | None:
+        """From held-out rows of every member, or ``pooled``: from those of all for everyone."""
+        if pooled:
+            everyone = OwnFigures(*(np.concatenate(one) for one in zip(*found, strict=True)))
+            found = [everyone] * n_members
+        n = min(MOST_KNOTS, *(len(own.bound) for own in found), MOST_KNOTS)
+        if n < LEAST_RANKED_ROWS:
+            return None
+        columns = zip(*(_knots_of_member(own, n) for own in found), strict=True)
+        return cls(*(np.stack(column) for column in columns))
+
+    def member(self, index: int) -> Self:
+        """Those of one member."""
+        return type(self)(*(values[[index]] for values in vars(self).values()))
+
+    def p_values(self, figures: Figures) -> FloatArray:
+        """The p-value of rows under every component by every member, (m, n, K)."""
+        members = zip(self.log_proba, self.bound, self.both, strict=True)
+        asked = zip(figures.log_proba, figures.bound, strict=True)
+        return np.stack(
+            [
+                _rank(np.log(_rank(proba, first)) + np.log(_rank(bound, second)), both)
+                for (first, second, both), (proba, bound) in zip(members, asked, strict=True)
+            ]
+        )
+
+
+def _knots_of_member(own: OwnFigures, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    first, second = _knots(own.log_proba, n), _knots(own.bound, n)
+    both = np.log(_rank(own.log_proba, first)) + np.log(_rank(own.bound, second))
+    return first, second, _knots(both, n)
+
+
+def _knots(values: FloatArray, n: int) -> FloatArray:
+    """n quantiles, at the levels i/(n + 1): of n values, these in order."""
+    levels = np.arange(1, n + 1) / (n + 1)
+    return np.asarray(np.quantile(values.astype(np.float64), levels, method="weibull"))
+
+
+def _rank(values: FloatArray, knots: FloatArray) -> FloatArray:
+    n = len(knots)
+    return np.asarray(np.interp(values, knots, np.arange(1, n + 1) / (n + 1), right=1.0))
+
+
+@dataclass(frozen=True)
 class FittedClassifier:
     """A trained fleet and the scaling of its rows; classes go by their numbers.
 
@@ -89,6 +172,8 @@ class FittedClassifier:
     leader: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The parameters of the estimator that it was learnt with: to learn so again."""
+    ranks: HeldOutRanks | None = None
+    """By which typicality is calibrated; None where no row was held out, and in files of before."""
 
     @property
     def device(self) -> torch.device:
@@ -112,7 +197,8 @@ class FittedClassifier:
 
     def member(self, index: int) -> Self:
         """One member of the ensemble on its own."""
-        return replace(self, fleet=self.fleet.select([index]), leader=0)
+        ranks = None if self.ranks is None else self.ranks.member(index)
+        return replace(self, fleet=self.fleet.select([index]), leader=0, ranks=ranks)
 
     def on(self, device: torch.device) -> Self:
         """The same on another device; this one is not touched."""
@@ -175,14 +261,14 @@ class FittedClassifier:
         return self._in_units_of_x(torch.cat(parts, dim=1))
 
     def _draws(
-        self, X: Any, n_samples: int
+        self, X: Any, n_samples: int, streams: Streams | None = None
     ) -> Iterator[tuple[Batch, DiagonalNormal, list[torch.Tensor]]]:
         """Every batch with its q(x | o) and noise.
 
         Seeds are fixed and rows share their noise: the same row gets the same answer, whenever it
         is asked and whatever stands beside it.
         """
-        streams = Streams(range(len(self.fleet)), self.device, self.dtype)
+        streams = streams or Streams(range(len(self.fleet)), self.device, self.dtype)
         shared = streams.normal(n_samples, self.fleet.architecture.latent_dim)
         for batch in self._batches(X):
             shape = (-1, batch.targets.shape[1], -1)
@@ -192,9 +278,48 @@ class FittedClassifier:
     def _in_units_of_x(self, per_member: torch.Tensor) -> FloatArray:
         return log_mean_exp(per_member.cpu().numpy()) - self.scaling.log_volume
 
+    def typicality(self, X: Any, calibrated: bool = True) -> FloatArray:
+        """P-value of every row under every component, (n, K), mean over members.
+
+        By :class:`HeldOutRanks`; without any, or not ``calibrated``, by ``TAILS``.
+        """
+        if self.ranks is None or not calibrated:
+            return self._by_theory(X)
+        return np.asarray(self.ranks.p_values(self.figures(X)).mean(axis=0))
+
     @torch.no_grad()
-    def typicality(self, X: Any) -> FloatArray:
-        """P-value of every row under every component, (n, K): see ``TAILS``."""
+    def figures(self, X: Any) -> Figures:
+        """What rows are ranked by."""
+        scored, parts = self.score(X), []
+        # One stream for all: a member says the same alone and in company.
+        streams = SharedStream(0, len(self.fleet), self.device, self.dtype)
+        for batch, q, noise in self._draws(X, BOUND_SAMPLES, streams):
+            drawn = [self.fleet.reconstruction(q, batch.targets, z) for z in noise]
+            parts.append((torch.stack(drawn).mean(0) + q.entropy()).double())
+        explained = torch.cat(parts, dim=1).cpu().numpy()
+        return Figures(scored.log_proba, explained[..., None] + scored.log_density)
+
+    def held_out_figures(
+        self, X: Any, codes: IntArray, held_out: Sequence[IntArray]
+    ) -> list[OwnFigures]:
+        """Figures of the rows that each member has not learnt from; some of them may have none.
+
+        A row without a class counts as one of the component that the member puts it into.
+        """
+        found = []
+        for number, rows in enumerate(held_out):
+            if not len(rows):
+                found.append(OwnFigures(np.zeros(0), np.zeros(0)))
+                continue
+            (log_proba,), (bound,) = vars(self.member(number).figures(X[rows])).values()
+            likely, given = log_proba.argmax(axis=1), codes[rows]
+            own = np.arange(len(rows)), np.where(given == UNLABELLED, likely, given)
+            found.append(OwnFigures(log_proba[own], bound[own]))
+        return found
+
+    @torch.no_grad()
+    def _by_theory(self, X: Any) -> FloatArray:
+        """How often a point of a component is as far out, (n, K): see ``TAILS``."""
         mixture, parts = self.fleet.mixture, []
         for batch in self._batches(X):
             delta = mixture.at_points(self.fleet.encode(batch.inputs).mean).delta
@@ -283,7 +408,9 @@ class FittedClassifier:
         """Everything that decides an answer, by name."""
         state = self.fleet.state_dict()
         arrays = {f"{FLEET}{name}": value.cpu().numpy() for name, value in state.items()}
-        return arrays | {f"{SCALING}{n}": array for n, array in self.scaling.state().items()}
+        arrays |= {f"{SCALING}{n}": array for n, array in self.scaling.state().items()}
+        ranks = {} if self.ranks is None else vars(self.ranks)
+        return arrays | {f"{RANKS}{name}": values for name, values in ranks.items()}
 
     def values(self) -> dict[str, Any]:
         """The shape of the fleet and of its members, as plain values."""
@@ -307,7 +434,9 @@ class FittedClassifier:
     def restore(cls, stored: ModelFile, device: str) -> Self:
         """Put it together again; answers are bit-equal on the same kind of device."""
         shape, members = dict(stored.values["architecture"]), stored.values["members"]
-        settings = stored.values["parameters"]
+        settings = dict(stored.values["parameters"])
+        if "n_components" not in settings:  # a classifier; files of before began at random
+            settings.setdefault("start", "random")
         shape["hidden"] = tuple(shape["hidden"])
         arrays = below(FLEET, stored.arrays)
         state = {name: torch.as_tensor(array) for name, array in arrays.items()}
@@ -317,11 +446,13 @@ class FittedClassifier:
         fleet.to(dtype=state["mixture.loc"].dtype)
         fleet.load_state_dict(state)
         scaling = Scaling.restore(below(SCALING, stored.arrays))
+        ranks = below(RANKS, stored.arrays)
         return cls(
             fleet.to(checks.choose_device(device)),
             scaling,
             int(stored.values["state"]["leader_"]),
             {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()},
+            HeldOutRanks(**ranks) if ranks else None,
         )
 
 
@@ -337,7 +468,9 @@ class Fit:
     earlier: int = 0
     converged: bool = False
     sound: bool = False
-    """Whether the present state is worth keeping: trained, or started in closed form."""
+    """Whether the present state is worth keeping: trained, or started by a regression."""
+    stayed: bool = False
+    """Whether training has found nothing better than that start."""
     callbacks: tuple[Callable[[dict[str, Any]], object], ...] = ()
 
     def rows(

@@ -64,7 +64,8 @@ class Spectrum:
         centre = (weights @ features) / weights.sum()
         centred = (features - centre) * weights.sqrt()[:, None]
         n, h = centred.shape
-        values, vectors = torch.linalg.eigh(centred @ centred.mT if n <= h else centred.mT @ centred)
+        gram = centred @ centred.mT if n <= h else centred.mT @ centred
+        values, vectors = torch.linalg.eigh(gram)
         kept = values > 1e-10 * values[-1]
         values, vectors = values[kept], vectors[:, kept]
         u = vectors if n <= h else centred @ (vectors * values.rsqrt())
@@ -188,7 +189,8 @@ def simplex(logits: Float[Tensor, "r k"], d: int) -> Float[Tensor, "k c"]:
     centred = logits - logits.mean(1, keepdim=True)
     axes = torch.linalg.eigh(centred.mT @ centred)[1].flip(1)
     axes = torch.linalg.qr(torch.cat([torch.ones_like(axes[:, :1]), axes], dim=1))[0]
-    return axes[:, 1 : 1 + min(d, k - 1)]
+    corners: Tensor = axes[:, 1 : 1 + min(d, k - 1)]
+    return corners
 
 
 @dataclass(frozen=True)
@@ -337,7 +339,7 @@ class Start:
         log_prior: Float[Tensor, " k"],
         weights: Float[Tensor, " n"],
     ) -> None:
-        """Components at the classes' means, with one scale for all, as wide as held-out rows ask."""
+        """Components at the classes' means; one scale for all, as wide as held-out rows ask."""
         mixture, d, r = self.fleet.mixture, latents.shape[1], corners.shape[1]
         df, floor = float(mixture.df[self.member, 0]), float(mixture.scale_floor[self.member])
         far = latents[:, r:].square().sum(1, keepdim=True) + (d - r) * SHARPNESS
@@ -366,7 +368,8 @@ def _further_directions(taken: Float[Tensor, "r k"], wanted: int) -> Float[Tenso
     n = taken.shape[0]
     leading = torch.eye(n, dtype=taken.dtype, device=taken.device).flip(1)  # eigh ascends
     both = torch.cat([taken, leading[:, : wanted + taken.shape[1]]], dim=1)[:, :n]
-    return torch.linalg.qr(both)[0][:, taken.shape[1] : taken.shape[1] + wanted]
+    found: Tensor = torch.linalg.qr(both)[0][:, taken.shape[1] : taken.shape[1] + wanted]
+    return found
 
 
 def _start_decoder(

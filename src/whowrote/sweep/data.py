@@ -33,7 +33,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.splits import Split
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
-from whowrote.estimators.classifier import read_labels
+from whowrote.estimators.labels import read_labels
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.files import canonical_json
 from whowrote.model import Rows

@@ -15,3 +15,4 @@ from whowrote.training.members import Members as Members
 from whowrote.training.members import Outcome as Outcome
 from whowrote.training.members import Validation as Validation
 from whowrote.training.members import assign as assign
+from whowrote.training.members import leave_out as leave_out

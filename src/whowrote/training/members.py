@@ -43,6 +43,14 @@ class Assignment:
             tuple(self.train[i] for i in keep), tuple(self.validation[i] for i in keep)
         )
 
+    def held_out(self, candidates: IntArray) -> list[IntArray]:
+        """What of the candidates and of the validation rows each member does not learn from."""
+        parts = zip(self.train, self.validation, strict=True)
+        return [
+            np.setdiff1d(np.concatenate([candidates, watched.cpu().numpy()]), own.cpu().numpy())
+            for own, watched in parts
+        ]
+
     def with_rows(self, more: Tensor) -> Assignment:
         """Every member also learns from ``more``; what it is validated on stays."""
         return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
@@ -150,6 +158,19 @@ def validation_part(candidates: IntArray, labels: IntArray, fraction: float, see
         chosen.append(random.permutation(own)[:size])
     part = np.concatenate(chosen)
     return part if len(part) >= LEAST_VALIDATION_ROWS else part[:0]
+
+
+def leave_out(codes: IntArray, n_folds: int, n_members: int, seed: int) -> list[IntArray]:
+    """For every member a fold of the rows, stratified; a class of one row is always learnt from.
+
+    >>> [len(part) for part in leave_out(np.array([0, 0, 0, 1, 1, 2]), 3, 2, seed=0)]
+    [2, 2]
+    """
+    order = np.lexsort((np.random.RandomState(seed).rand(len(codes)), codes))
+    folds = np.empty_like(codes)
+    folds[order] = np.arange(len(codes)) % n_folds
+    several = np.bincount(codes)[codes] > 1
+    return [np.flatnonzero((folds == number) & several) for number in range(n_members)]
 
 
 @dataclass(frozen=True)

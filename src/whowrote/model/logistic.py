@@ -27,7 +27,7 @@ from whowrote.model.fleet import UNLABELLED, Batch
 from whowrote.model.networks import FIRST_LOG_SCALE, LOG_SCALE_LIMIT, Network
 from whowrote.model.vae import MixtureVAE
 
-PENALTIES = tuple(10.0 ** (step / 2) for step in range(0, -15, -1))
+PENALTIES = tuple(10.0 ** (step * 3 / 4) for step in range(0, -10, -1))
 """Lambda for a row and a thousand hidden units, from strong to weak."""
 SPREADS = (0.35, 0.7, 1.4)
 """Standard deviations of what the hidden units are given, to choose from."""
@@ -149,16 +149,17 @@ def logistic(
 def fold_numbers(labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
     """Which fold every row belongs to, by class in turn; -1 where it is never held out.
 
-    Few rows are all held out, in as many folds as a class has rows and ten at most, so that every
-    class lacks one alike: one that alone has lost a row would look weaker than it is. Of many rows
-    a fifth is held out.
+    Few rows are all held out, in as many folds as a class has rows, so that every class lacks one
+    alike (one that alone has lost a row would look weaker than it is), and in ten at most, or five
+    where there are hundreds. Of many rows a fifth is held out.
     """
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     order = shuffled.to(labels.device)[labels[shuffled].argsort(stable=True)]
     folds = torch.empty_like(labels)
     turn = torch.arange(len(labels), device=labels.device)
     if len(labels) < MANY_ROWS:
-        folds[order] = turn % int(torch.bincount(labels).double().median().clamp(2, 10))
+        most = 10 if len(labels) < 300 else 5
+        folds[order] = turn % int(torch.bincount(labels).double().median().clamp(2, most))
     else:
         folds[order] = torch.where(turn % 5 == 0, 0, -1)
     return folds

@@ -153,6 +153,12 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _architecture(self, k: int, scaling: Scaling) -> Architecture:
         n_features = scaling.n_features
+        if FAMILIES[self.component].fixed and (k != 1 or self.scale_floor >= 1):
+            raise InputError(
+                f"component is {self.component!r} with {k} components and a scale_floor of "
+                f"{self.scale_floor:g}; the plain VAE has one component, N(0, I), and a floor "
+                "below 1: use MixtureVAEClusterer(n_components=1, component='standard-normal')"
+            )
         d = min(50, n_features) if self.latent_dim is None else int(self.latent_dim)
         return Architecture(
             n_features=n_features,

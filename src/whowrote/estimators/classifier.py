@@ -30,14 +30,26 @@ from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, Sample
 from whowrote.estimators.scaling import stacked
 from whowrote.model.fleet import UNLABELLED
-from whowrote.training import Validation, assign, initialize, initialize_by_ridge
+from whowrote.training import Validation, assign, initialize, initialize_by_ridge, refine
+
+GENERATION = {
+    "start": "ridge",
+    "latent_dim": 15,
+    "hidden": 256,
+    "initial_df": 30.0,
+    "df_rate": 0.01,
+    "label_weight": 0.0,
+    "dropout": 0.0,
+}
+"""Parameters of a model that is to generate."""
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """A variational autoencoder with a Student-t (or Gaussian) component per class.
 
     Supervised when every row has a label; semi-supervised when some labels are missing: then it
-    learns from the labelled rows first and from all rows afterwards. Missing is ``None``, NaN or
+    learns from the labelled rows first and from all rows afterwards, of which the labelled ones are
+    half of every step; from a ridge start, all rows move it where hidden labels gain. Missing is ``None``, NaN or
     ``pandas.NA``, and ``-1`` among integers as in scikit-learn's ``LabelSpreading``; in {-1, +1},
     and beside other negative numbers, -1 is a class like the others, and in {-1, 0, 1}, where it
     means missing, a warning says so.
@@ -94,6 +106,20 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """
 
     classes_: NDArray[Any]
+
+    @classmethod
+    def for_generation(cls, **parameters: Any) -> Self:
+        """A model to draw new rows from: few latent directions, and no label term to fold them.
+
+        A component a class is fitted in closed form to the leading directions of the rows, and
+        training maximises the joint bound, by which it also stops early. nu stays near 30: learnt,
+        it falls below 5 to explain a few odd rows, and then many draws are odder than any row.
+        ``parameters`` replace those of this setting.
+
+        >>> MixtureVAEClassifier.for_generation(latent_dim=5).label_weight
+        0.0
+        """
+        return cls(**{**GENERATION, **parameters})
 
     def fit(
         self,
@@ -163,18 +189,26 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         rows = fit.rows(X, codes, weights)
         validation = Validation(self.validation_fraction, folds, given, weights is not None)
         assignment = assign(fit.fitted.fleet, known, codes, validation)
-        if not fit.earlier:
-            begin = initialize if self.start == "random" else initialize_by_ridge
-            begin(fit.fitted.fleet, rows, assignment)
-            fit.sound = self.start == "ridge"
-        epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
-        plan = self._plan(len(known), epochs, "log-loss")
-        started = fit.sound and not fit.earlier  # in closed form
-        if not started or any(len(own) for own in assignment.validation):
+        watch = "log-loss" if self.label_weight >= self.joint_weight else "bound"
+        others = torch.as_tensor(rest, device=fit.fitted.device)
+        started = not fit.earlier and self.start == "ridge"  # in closed form
+        if started:
+            all_rows = assignment.with_rows(others)
+            initialize_by_ridge(fit.fitted.fleet, rows, all_rows)
+            fit.sound = True
+            if len(rest) or watch == "bound":
+                refine(fit.fitted.fleet, rows, all_rows, watch)
+            if not any(len(own) for own in assignment.validation):
+                return  # nothing says whether training would gain
+        elif not fit.earlier:
+            initialize(fit.fitted.fleet, rows, assignment)
+        if not (started and len(rest)):
+            epochs = self.warm_up if len(rest) and self.warm_up else self.max_epochs
+            plan = self._plan(len(known), epochs, watch)
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
         if len(rest):
-            everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
-            plan = self._plan(n, self.max_epochs, "log-loss")
+            everything = assignment.repeated(len(rest)).with_rows(others)
+            plan = self._plan(n, self.max_epochs, watch)
             self._train(fit, rows, everything, plan, "everything", stream=1)
 
     def _same_classes(self, labels: Labels) -> Labels:

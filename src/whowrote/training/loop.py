@@ -24,6 +24,7 @@ from torch import Tensor
 
 from whowrote import checks
 from whowrote.model import (
+    Batch,
     BoundTerms,
     MixtureVAE,
     Rows,
@@ -33,7 +34,7 @@ from whowrote.model import (
 )
 from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
-from whowrote.model.ridge import ridge_start
+from whowrote.model.ridge import refine_by_all_rows, ridge_start
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step
 
@@ -90,8 +91,37 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 def initialize_by_ridge(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     """Networks and components in closed form, from each member's own rows."""
     initialize_networks(fleet.encoder, fleet.decoder, [member.seed for member in fleet.members])
+    ridge_start(fleet, _first_rows(rows, assignment))
+
+
+def refine(fleet: MixtureVAE, rows: Rows, assignment: Assignment, watch: str) -> list[bool]:
+    """Fit a component a class to all rows of a ridge start, for the members that gain by it.
+
+    What is gained is the Brier score of labels that were hidden in turn
+    (:func:`~whowrote.model.ridge.refine_by_all_rows`) or, where the bound is watched, the bound on
+    the validation rows, on the training rows where there are none.
+    """
+    candidate = fleet.select(range(len(fleet)))
+    batch = _first_rows(rows, assignment)
+    gains = refine_by_all_rows(candidate, batch, widen=watch != "bound")
+    if watch == "bound":
+        watched = [
+            a if len(a) else b for a, b in zip(assignment.validation, assignment.train, strict=True)
+        ]
+        losses = (validation_losses(one, rows, watched, watch) for one in (fleet, candidate))
+        gains = [(then or 0.0) - (now or 0.0) for then, now in zip(*losses, strict=True)]
+    refined = [gain > 0 for gain in gains]
+    better = dict(candidate.named_parameters())
+    with torch.no_grad():
+        for name, value in fleet.named_parameters():
+            value[refined] = better[name][refined]
+    return refined
+
+
+def _first_rows(rows: Rows, assignment: Assignment) -> Batch:
+    """As many training rows of every member as a start in closed form looks at."""
     n = min(PLACEMENT_ROWS, *(len(index) for index in assignment.train), PLACEMENT_ROWS)
-    ridge_start(fleet, rows.take(torch.stack([own[:n] for own in assignment.train])))
+    return rows.take(torch.stack([own[:n] for own in assignment.train]))
 
 
 def _at_once(device: torch.device) -> int:

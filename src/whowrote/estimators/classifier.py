@@ -49,10 +49,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
 
     Supervised when every row has a label; semi-supervised when some labels are missing: then it
     learns from the labelled rows first and from all rows afterwards, of which the labelled ones are
-    half of every step; from a ridge start, all rows move it where hidden labels gain. Missing is ``None``, NaN or
-    ``pandas.NA``, and ``-1`` among integers as in scikit-learn's ``LabelSpreading``; in {-1, +1},
-    and beside other negative numbers, -1 is a class like the others, and in {-1, 0, 1}, where it
-    means missing, a warning says so.
+    half of every step; from a ridge start, all rows move it where hidden labels gain. Missing is
+    ``None``, NaN or ``pandas.NA``, and ``-1`` among integers as in scikit-learn's
+    ``LabelSpreading``; in {-1, +1}, and beside other negative numbers, -1 is a class like the
+    others, and in {-1, 0, 1}, where it means missing, a warning says so.
 
     Parameters
     ----------

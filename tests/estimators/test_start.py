@@ -12,15 +12,15 @@ from whowrote import MixtureVAEClassifier
 from whowrote.errors import InputError
 
 
-def ridge_started(**settings: Any) -> MixtureVAEClassifier:
+def started_by_regression(**settings: Any) -> MixtureVAEClassifier:
     given = {"hidden": 64, "dropout": 0.0, "random_state": 0, **settings}
-    return MixtureVAEClassifier(start="ridge", **given)
+    return MixtureVAEClassifier(start="logistic", **given)
 
 
 @pytest.mark.parametrize("make", [make_circles, make_moons])
 def test_few_rows_are_enough_without_training(make: Any) -> None:
     X, y = make(400, noise=0.1, random_state=0, **({"factor": 0.4} if make is make_circles else {}))
-    model = ridge_started().fit(X[:100], y[:100])  # ten to validate on: too few to steer by
+    model = started_by_regression().fit(X[:100], y[:100])  # ten to validate on: too few to steer by
     assert (model.n_iter_, model.history_) == (0, [])
     assert model.score(X[100:], y[100:]) > 0.95
     proba = model.predict_proba(X[100:])
@@ -32,9 +32,9 @@ def test_few_rows_are_enough_without_training(make: Any) -> None:
 @pytest.mark.filterwarnings("ignore::whowrote.training.DivergenceWarning")
 def test_training_goes_on_from_it_and_keeps_what_is_best() -> None:
     X, y = make_moons(600, noise=0.3, random_state=1)
-    started = ridge_started(max_epochs=1, learning_rate=1e-12).fit(X[:300], y[:300])
-    trained = ridge_started(max_epochs=5).fit(X[:300], y[:300])
-    spoilt = ridge_started(max_epochs=3, learning_rate=5.0, patience=1)
+    started = started_by_regression(max_epochs=1, learning_rate=1e-12).fit(X[:300], y[:300])
+    trained = started_by_regression(max_epochs=5).fit(X[:300], y[:300])
+    spoilt = started_by_regression(max_epochs=3, learning_rate=5.0, patience=1)
     assert trained.n_iter_ > 0
     assert trained.score(X[300:], y[300:]) >= started.score(X[300:], y[300:]) - 0.02
     kept = spoilt.fit(X[:300], y[:300])
@@ -44,22 +44,24 @@ def test_training_goes_on_from_it_and_keeps_what_is_best() -> None:
 def test_missing_labels_and_ensembles() -> None:
     X, y = make_moons(200, noise=0.1, random_state=2)
     hidden = [int(k) if row % 4 == 0 else None for row, k in enumerate(y)]
-    assert ridge_started(max_epochs=2, n_members=2).fit(X, hidden).score(X, y) > 0.9
+    assert started_by_regression(max_epochs=2, n_members=2).fit(X, hidden).score(X, y) > 0.9
 
 
 def test_sparse_rows() -> None:
     random = np.random.default_rng(0)
     y = np.arange(150) % 3
     X = sparse.csr_matrix(random.poisson(0.2 + 2.0 * (np.arange(400) % 3 == y[:, None])))
-    assert ridge_started(projection_dim=20).fit(X[:100], y[:100]).score(X[100:], y[100:]) > 0.9
+    assert (
+        started_by_regression(projection_dim=20).fit(X[:100], y[:100]).score(X[100:], y[100:]) > 0.9
+    )
 
 
 def test_it_is_stored_and_said(tmp_path: Path) -> None:
     X, y = make_moons(100, noise=0.1, random_state=3)
-    model = ridge_started().fit(X, y)
+    model = started_by_regression().fit(X, y)
     model.save(tmp_path / "model")
     twin = MixtureVAEClassifier.load(tmp_path / "model")
-    assert twin.start == "ridge"
+    assert twin.start == "logistic"
     np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
-    with pytest.raises(InputError, match=r"start is 'ridged'.*did you mean 'ridge'"):
-        MixtureVAEClassifier(start="ridged").fit(X, y)
+    with pytest.raises(InputError, match=r"start is 'logistics'.*did you mean 'logistic'"):
+        MixtureVAEClassifier(start="logistics").fit(X, y)

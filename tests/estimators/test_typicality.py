@@ -20,7 +20,7 @@ from whowrote.estimators.fitted_classifier import (
 from whowrote.training import leave_out
 
 LEVELS = np.array([0.05, 0.2, 0.5])
-RIDGE: dict[str, Any] = {"start": "ridge", "hidden": 32, "dropout": 0.0, "random_state": 0}
+LOGISTIC: dict[str, Any] = {"start": "logistic", "hidden": 32, "dropout": 0.0, "random_state": 0}
 
 
 def shares(p_values: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ def many() -> tuple[np.ndarray, np.ndarray]:
     return make_blobs(3000, centers=4, n_features=5, cluster_std=2.5, random_state=2)
 
 
-@pytest.mark.parametrize("start", ["random", "ridge"])
+@pytest.mark.parametrize("start", ["random", "logistic"])
 def test_own_new_rows_of_a_fitted_classifier(start: str, many: Any, quick: dict[str, Any]) -> None:
     X, y = many
     settings = quick | {"hidden": 16, "validation_fraction": 0.4, "batch_size": 64, "start": start}
@@ -132,7 +132,7 @@ def test_own_new_rows_of_a_fitted_clusterer(many: Any, quick: dict[str, Any]) ->
     np.testing.assert_allclose(shares(model.typicality(X[1500:])[own]), LEVELS, atol=0.06)
 
 
-@pytest.mark.parametrize("start", ["random", "ridge"])
+@pytest.mark.parametrize("start", ["random", "logistic"])
 def test_few_rows_are_ranked_by_models_that_left_them_out(
     start: str, many: Any, quick: dict[str, Any]
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_few_labels_among_many_rows_are_calibrated(many: Any, quick: dict[str,
 def test_too_few_rows_answer_by_theory(blobs: Any) -> None:
     few = np.array([0, 1, 2, 70, 71, 72, 130, 131, 132])
     order = np.argsort(blobs.codes, kind="stable")
-    model = MixtureVAEClassifier(**RIDGE).fit(blobs.X[order][few], blobs.y[order][few])
+    model = MixtureVAEClassifier(**LOGISTIC).fit(blobs.X[order][few], blobs.y[order][few])
     assert model.fitted_.ranks is None
     np.testing.assert_array_equal(
         model.typicality(blobs.X), model.typicality(blobs.X, calibrated=False)

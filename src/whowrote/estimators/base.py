@@ -85,9 +85,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> None:
         self.component = component
         self.latent_dim, self.hidden, self.activation = latent_dim, hidden, activation
-        self.n_samples = n_samples
-        self.scale_floor = scale_floor
-        self.l1 = l1
+        self.n_samples, self.scale_floor, self.l1 = n_samples, scale_floor, l1
         self.learning_rate, self.max_epochs = learning_rate, max_epochs
         self.batch_size = batch_size
         self.clip_norm = clip_norm
@@ -159,6 +157,12 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _architecture(self, n: int, k: int, scaling: Scaling) -> Architecture:
         """The shape of networks and mixture for n rows of k classes."""
         n_features = scaling.n_features
+        if FAMILIES[self.component].fixed and (k != 1 or self.scale_floor >= 1):
+            raise InputError(
+                f"component is {self.component!r} with {k} components and a scale_floor of "
+                f"{self.scale_floor:g}; the plain VAE has one component, N(0, I), and a floor "
+                "below 1: use MixtureVAEClusterer(n_components=1, component='standard-normal')"
+            )
         d = self._latent_dim(n, k, n_features)
         return Architecture(
             n_features=n_features,

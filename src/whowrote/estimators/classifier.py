@@ -40,6 +40,7 @@ from whowrote.training import (
     initialize,
     initialize_by_regression,
     leave_out,
+    refine,
 )
 
 RULES: dict[str, dict[str, Any]] = {
@@ -71,16 +72,28 @@ FOLDS_OF_FEW = 4
 """The same where few rows have a label and many have none."""
 RANKED_ROWS = 100
 """As many of the folds as hold so many rows."""
+GENERATION = {
+    "latent_dim": 15,
+    "hidden": 256,
+    "initial_df": 30.0,
+    "df_rate": 0.01,
+    "label_weight": 0.0,
+    "max_epochs": 60,
+    "patience": 15,
+}
+"""Parameters of a model that is to generate."""
 
 
 class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """A variational autoencoder with a Student-t (or Gaussian) component per class.
 
     Supervised when every row has a label; semi-supervised when some labels are missing: then it
-    learns from the labelled rows first and from all rows afterwards. Missing is ``None``, NaN or
-    ``pandas.NA``, and ``-1`` among integers as in scikit-learn's ``LabelSpreading``; in {-1, +1},
-    and beside other negative numbers, -1 is a class like the others, and in {-1, 0, 1}, where it
-    means missing, a warning says so.
+    learns from the labelled rows first and from all rows afterwards, of which the labelled ones are
+    half of every step; from a start by regression,
+    all rows move it where hidden labels gain. Missing is
+    ``None``, NaN or ``pandas.NA``, and ``-1`` among integers as in scikit-learn's
+    ``LabelSpreading``; in {-1, +1}, and beside other negative numbers, -1 is a class like the
+    others, and in {-1, 0, 1}, where it means missing, a warning says so.
 
     Parameters
     ----------
@@ -137,6 +150,20 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     """
 
     classes_: NDArray[Any]
+
+    @classmethod
+    def for_generation(cls, **parameters: Any) -> Self:
+        """A model to draw new rows from: few latent directions, and no label term to fold them.
+
+        A component a class is fitted in closed form to the leading directions of the rows, and
+        training maximises the joint bound, by which it also stops early. nu stays near 30: learnt,
+        it falls below 5 to explain a few odd rows, and then many draws are odder than any row.
+        ``parameters`` replace those of this setting.
+
+        >>> MixtureVAEClassifier.for_generation(latent_dim=5).label_weight
+        0.0
+        """
+        return cls(**{**GENERATION, **parameters})
 
     def fit(
         self,
@@ -224,22 +251,35 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     def _run_phases(
         self, fit: Fit, rows: Rows, assignment: Assignment, known: IntArray, rest: IntArray
     ) -> None:
-        """One phase on the labelled rows, and one on all where some have no label."""
-        if not fit.earlier:
-            begin = initialize if self.start == "random" else initialize_by_regression
-            begin(fit.fitted.fleet, rows, assignment)
-            fit.sound = self.start == "logistic"
-        started = fit.sound and not fit.earlier  # by regression: left where validation rows gain
-        if not started or any(len(own) for own in assignment.validation):
-            epochs = self.warm_up if len(rest) and self.warm_up else self._epochs(len(known))
-            plan = self._plan(len(known), epochs, "log-loss")
-            before = fit.fitted.means.copy()
+        """A start, one phase on the labelled rows, and one on all where some have no label."""
+        watch = "log-loss" if self._setting("label_weight") >= self.joint_weight else "bound"
+        others = torch.as_tensor(rest, device=fit.fitted.device)
+        started = not fit.earlier and self.start == "logistic"
+        if started:
+            self._begin(fit, rows, assignment.with_rows(others), watch, bool(len(rest)))
+            if not any(len(own) for own in assignment.validation):
+                return  # nothing says whether training would gain
+        elif not fit.earlier:
+            initialize(fit.fitted.fleet, rows, assignment)
+        before = fit.fitted.means.copy()
+        if not (started and len(rest)):
+            epochs = self.warm_up if len(rest) and self.warm_up else self._setting("max_epochs")
+            plan = self._plan(len(known), epochs, watch)
             self._train(fit, rows, assignment, plan, "labelled", stream=0)
-            fit.stayed = started and bool((before == fit.fitted.means).all())
         if len(rest):
-            everything = assignment.with_rows(torch.as_tensor(rest, device=fit.fitted.device))
-            plan = self._plan(len(known) + len(rest), self._setting("max_epochs"), "log-loss")
+            everything = assignment.repeated(len(rest)).with_rows(others)
+            plan = self._plan(len(known) + len(rest), self._setting("max_epochs"), watch)
             self._train(fit, rows, everything, plan, "everything", stream=1)
+        fit.stayed = started and watch == "log-loss" and bool((before == fit.fitted.means).all())
+
+    def _begin(
+        self, fit: Fit, rows: Rows, assignment: Assignment, watch: str, unlabelled: bool
+    ) -> None:
+        """By regression of the labelled rows, then by all rows where that is better."""
+        initialize_by_regression(fit.fitted.fleet, rows, assignment)
+        fit.sound = True
+        if unlabelled or watch == "bound":
+            refine(fit.fitted.fleet, rows, assignment, watch)
 
     @property
     def _by_rule(self) -> Mapping[str, Any]:

@@ -41,6 +41,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     Parameters
     ----------
     n_components : the number K of clusters.
+    component : also ``"standard-normal"``: one component, N(0, I), of which nothing is learnt. With
+        ``n_components=1`` this is the plain VAE.
     hidden : 64 by default: without labels, a narrow network cannot keep the clusters apart.
     initialization : ``"gaussian-mixture"`` or ``"random"``: where the provisional labels come from.
     warm_up : epochs with provisional labels; 10 to 15 keep the clusters from merging.

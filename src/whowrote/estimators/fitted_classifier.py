@@ -34,6 +34,7 @@ KINDS = ("FittedClassifier", "MixtureVAEClassifier", "MixtureVAEClusterer")
 TAILS: dict[str, Callable[[FloatArray, FloatArray, int], FloatArray]] = {
     "student-t": lambda delta, df, d: fdtrc(d, df, (delta / d).astype(np.float64)),
     "gaussian": lambda delta, df, d: chdtrc(d, delta.astype(np.float64)),
+    "standard-normal": lambda delta, df, d: chdtrc(d, delta.astype(np.float64)),
 }
 """How often a point of a component is at least as far out, by its family."""
 PUBLISHED_DF = "mixture.raw_df"

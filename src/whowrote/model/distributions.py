@@ -78,6 +78,8 @@ class Component(ABC):
 
     learns_df: ClassVar[bool] = False
     """Whether the degrees of freedom mean anything to it."""
+    fixed: ClassVar[bool] = False
+    """Whether it is N(0, I) for good: one component, of which nothing is learnt."""
 
     @abstractmethod
     def log_density(self, delta: PerRow, log_det: PerComponent, df: PerComponent, d: int) -> PerRow:
@@ -149,6 +151,16 @@ class Gaussian(Component):
         return torch.ones_like(df)
 
 
+class StandardNormal(Gaussian):
+    r"""The prior of the plain VAE, N(0, I): one component, and the bound is the usual one.
+
+    .. math:: \mathrm{score} + H(q) = -\mathrm{KL}(N(m, \mathrm{diag}\, s^2) \,\|\, N(0, I))
+        = -\tfrac12 \sum_i (m_i^2 + s_i^2 - 1 - \ln s_i^2)
+    """
+
+    fixed = True
+
+
 @dataclass(frozen=True)
 class Assorted(Component):
     """A fleet whose members differ in family: each member gets its own."""
@@ -192,7 +204,11 @@ class Assorted(Component):
         raise TypeError("an assorted fleet cannot sample: select one member first")
 
 
-FAMILIES: dict[str, Component] = {"student-t": StudentT(), "gaussian": Gaussian()}
+FAMILIES: dict[str, Component] = {
+    "student-t": StudentT(),
+    "gaussian": Gaussian(),
+    "standard-normal": StandardNormal(),
+}
 """By the name that a user gives them."""
 
 

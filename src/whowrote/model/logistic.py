@@ -37,6 +37,8 @@ MANY_ROWS = 1000
 """From so many on, one part of the rows is held out instead of all in turn."""
 STEPS = {"few": 24, "many": 8}
 """Of accelerated ascent for each penalty, from where the last one ended, by the number of rows."""
+TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+"""How sure one may be is settled later: penalties are compared each at its best temperature."""
 PSEUDO_ROWS = (math.inf, 300.0, 30.0)
 """So many rows weighs what all classes have in common when the mean of one is learnt."""
 WIDENINGS = tuple(2.0 ** (step / 2) for step in range(-6, 11))
@@ -137,7 +139,8 @@ def logistic(
         own = (state @ across[:, held] / root[held]).permute(0, 2, 1)
         held_out = own[folds[held] + 1, torch.arange(own.shape[1], device=own.device)]
         found = Regression(state[0].mT.double(), held_out.double(), held, 0.0)
-        loss = tempered_log_loss(found.held_out, labels[held], log_prior, weights[held])
+        told = found.held_out, labels[held], log_prior, weights[held]
+        loss = min(tempered_log_loss(*told, one) for one in TEMPERATURES)
         if best is None or loss < best.loss:
             best, since = replace(found, loss=loss), 0
         elif (since := since + 1) == 2:
@@ -170,12 +173,30 @@ def tempered_log_loss(
     labels: Int[Tensor, " n"],
     log_prior: Float[Tensor, " k"],
     weights: Float[Tensor, " n"],
+    temperature: float,
 ) -> float:
-    """The log-loss at the best of a few temperatures: how sure one may be is settled later."""
-    return min(
-        float(weights @ functional.cross_entropy(log_prior + t * logits, labels, reduction="none"))
-        for t in (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
-    ) / float(weights.sum())
+    """The log-loss of logits that are made so many times larger."""
+    losses = functional.cross_entropy(log_prior + temperature * logits, labels, reduction="none")
+    return float(weights @ losses / weights.sum())
+
+
+def best_temperature(
+    logits: Float[Tensor, "n k"],
+    labels: Int[Tensor, " n"],
+    log_prior: Float[Tensor, " k"],
+    weights: Float[Tensor, " n"],
+) -> float:
+    """The temperature of the least log-loss."""
+    told = logits, labels, log_prior, weights
+    return min(TEMPERATURES, key=lambda one: tempered_log_loss(*told, one))
+
+
+def log_prior_of(
+    labels: Int[Tensor, " n"], weights: Float[Tensor, " n"], k: int
+) -> Float[Tensor, " k"]:
+    """ln pi by what the rows of each class weigh, and one row more."""
+    count = torch.bincount(labels, weights, minlength=k) + 1
+    return torch.log(count / count.sum())
 
 
 # -- classes -------------------------------------------------------------------------------------
@@ -246,13 +267,14 @@ def logistic_start(
     for member, labels in enumerate(batch.labels):
         start = Start(fleet, member, features[member].double(), labels, weights[member])
         latents[member] = start.latents()
-    _start_decoder(fleet.decoder, latents.to(batch.targets), batch.targets)
+    start_decoder(fleet.decoder, latents.to(batch.targets), batch.targets)
 
 
 def _spread_hidden(encoder: Network, batch: Batch) -> None:
     """Orthogonal directions, thresholds, and the spread that held-out rows prefer."""
     first = encoder.first
     _orthogonal(first.weight)
+    _weigh_columns(encoder, batch)
     given = first(batch.inputs)
     unit = given.std(dim=1).clamp(min=1e-6)
     direction, centre = first.weight / unit.unsqueeze(1), given.mean(dim=1) / unit
@@ -274,6 +296,16 @@ def _orthogonal(weight: Float[Tensor, "m l h"]) -> None:
         full = weight[:, :, : n_out - n_out % n_in]
         blocks = full.reshape(m, n_in, -1, n_in).transpose(1, 2)
         full.copy_(torch.linalg.qr(blocks)[0].transpose(1, 2).reshape(full.shape))
+
+
+def _weigh_columns(encoder: Network, batch: Batch) -> None:
+    """Columns count by their mean absolute value: few far values make one no more important.
+
+    A standardised column that is zero but for a hundredth of its rows is ten deviations out there,
+    and would rule the hidden units of these rows. Of normal columns all count alike.
+    """
+    if isinstance(batch.inputs, Tensor):
+        encoder.first.weight.mul_(batch.inputs.abs().mean(dim=1).unsqueeze(-1))
 
 
 def _best_spread(
@@ -309,8 +341,7 @@ class Start:
         shape, known = self.fleet.architecture, self.labels != UNLABELLED
         labels, weights = self.labels[known], self.weights[known]
         k, d = shape.n_components, shape.latent_dim
-        count = torch.bincount(labels, weights, minlength=k) + 1
-        log_prior = torch.log(count / count.sum())
+        log_prior = log_prior_of(labels, weights, k)
         spectrum = Spectrum.of(self.features[known], weights)
         found = logistic(spectrum, labels, log_prior, weights)
         corners = simplex(found.coefficients, d)
@@ -373,7 +404,7 @@ def _further_directions(taken: Float[Tensor, "r k"], wanted: int) -> Float[Tenso
     return found
 
 
-def _start_decoder(
+def start_decoder(
     decoder: Network, latents: Float[Tensor, "m n d"], targets: Float[Tensor, "m n l"]
 ) -> None:
     """A ridge regression of rows on what the hidden layers say of their latents, and its error."""

@@ -49,6 +49,9 @@ SMALLEST_DF = 2.01
 LARGEST_LOG_EXCESS = math.log(1e8)
 """A Student-t of so many degrees of freedom is a Gaussian to the last digit."""
 
+SMALLEST_EXCESS = 1e-6
+"""Of a variance over the floor: C C' has to be positive definite."""
+
 # By context, not on the mixture: threads may ask one mixture side by side.
 _FACTORED: ContextVar[Mapping[Mixture, Precision]] = ContextVar(
     "factored", default=MappingProxyType({})
@@ -124,6 +127,15 @@ class Mixture(nn.Module):
     def scale_tril(self) -> Float[Tensor, "m k d d"]:
         """Cholesky factor of Sigma; NaN, not an exception, for a member that has diverged."""
         return cholesky(self.scale_matrix)
+
+    @torch.no_grad()
+    def hold_standard(self) -> None:
+        """One component, N(0, I), of which nothing is learnt: C C' is I less the floor."""
+        excess = (1 - self.scale_floor).log() / 2
+        diagonal = excess[:, None, None].expand_as(self.loc)
+        self.factor.copy_(torch.diag_embed(diagonal))
+        for parameter in (self.logits, self.loc, self.factor):
+            parameter.requires_grad_(False)
 
     @torch.no_grad()
     def reorder(self, order: Int[Tensor, " k"]) -> None:
@@ -216,12 +228,84 @@ def place_components(
     weights: Float[Tensor, "m n"] | None = None,
 ) -> None:
     """Set weights, locations and scale matrices from latent rows and their labels."""
+    if mixture.component.fixed:
+        return
     m, k, d = mixture.loc.shape
     classes = class_statistics(x, labels, k, weights)
     count = classes.count + 1
     mixture.loc.copy_(classes.mean)
     mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))
     mixture.factor.copy_(free_factor(classes.within).unsqueeze(1).expand(m, k, d, d))
+
+
+@torch.no_grad()
+def expectation_maximization(
+    mixture: Mixture,
+    q: DiagonalNormal,
+    labels: Int[Tensor, "m n"],
+    gamma: Float[Tensor, "m n k"],
+    iterations: int,
+    pseudo_rows: float = 0.0,
+) -> None:
+    r"""Maximise the bound over the mixture alone, q(x | o) as it is, from responsibilities.
+
+    .. math:: w_{nk} = \gamma_{nk} E[u_{nk}], \quad \mu_k = \frac{\sum_n w_{nk} m_n}{\sum_n w_{nk}},
+        \quad \Sigma_k = \frac{\sum_n w_{nk} [(m_n - \mu_k)(m_n - \mu_k)^\top
+        + \mathrm{diag}\, s_n^2] + r S}{\sum_n \gamma_{nk} + r},
+        \quad \pi_k \propto \sum_n \gamma_{nk}
+
+    with :math:`\gamma` that of the label where there is one. Labelled rows together count as much
+    as all others, however few they are. Each scale matrix is drawn to the pooled S as if by
+    r = ``pseudo_rows`` more rows. nu stays.
+    """
+    known = (labels != UNLABELLED).unsqueeze(-1)
+    others = (~known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp(min=1)
+    rows = torch.where(known, others.clamp(min=1).to(gamma), 1.0)
+    given = functional.one_hot(labels.clamp(min=0), gamma.shape[-1]).to(gamma)
+    scale, d = torch.ones_like(gamma), mixture.loc.shape[-1]
+    for _ in range(iterations):
+        gamma = torch.where(known, given, gamma)
+        _maximize(mixture, q, rows * gamma, rows * gamma * scale, pseudo_rows)
+        scores: Scores = mixture(q)
+        gamma = scores.log_responsibilities.exp()
+        scale = mixture.component.expected_scale(scores.delta, mixture.df, d)
+
+
+def _maximize(
+    mixture: Mixture,
+    q: DiagonalNormal,
+    gamma: Float[Tensor, "m n k"],
+    weight: Float[Tensor, "m n k"],
+    pseudo_rows: float,
+) -> None:
+    """Weights, locations and scale matrices for given responsibilities and scales of the rows."""
+    count, total = gamma.sum(1), weight.sum(1)
+    loc = weight.mT @ q.mean / total.unsqueeze(-1)
+    sums = []
+    for k in range(gamma.shape[-1]):  # one component at a time: n x k x d x d is too much at once
+        own, residual = weight[:, :, k, None], q.mean - loc[:, k, None]
+        sums.append((own * residual).mT @ residual + torch.diag_embed((own * q.variance).sum(1)))
+    scatter = torch.stack(sums, dim=1)
+    pooled = scatter.sum(1, keepdim=True) / count.sum(1)[:, None, None, None]
+    rows = count[:, :, None, None] + pseudo_rows
+    mixture.loc.copy_(loc)
+    mixture.logits.copy_(torch.log(count / count.sum(-1, keepdim=True)))
+    mixture.factor.copy_(factor_above(mixture.scale_floor, (scatter + pseudo_rows * pooled) / rows))
+
+
+def factor_above(
+    floor: Float[Tensor, " m"], matrix: Float[Tensor, "m k d d"]
+) -> Float[Tensor, "m k d d"]:
+    """C with C C' + floor I = matrix, and a log diagonal; variances at the floor stay there."""
+    lower = floor[:, None, None, None] * torch.eye(matrix.shape[-1]).to(matrix)
+    factor, failed = torch.linalg.cholesky_ex(matrix - lower)
+    if failed.any():  # seldom: an eigenvalue at or below the floor
+        values, vectors = torch.linalg.eigh(matrix)
+        above = (values - floor[:, None, None]).clamp(min=SMALLEST_EXCESS)
+        lifted = torch.linalg.cholesky_ex((vectors * above.unsqueeze(-2)) @ vectors.mT).L
+        factor = torch.where((failed != 0)[..., None, None], lifted, factor)
+    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
+    return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())
 
 
 def free_factor(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:

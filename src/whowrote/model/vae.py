@@ -112,6 +112,8 @@ class MixtureVAE(nn.Module):
         family = component_for([member.component for member in members])
         self.mixture = Mixture(family, a.n_components, a.latent_dim, floors)
         self.to(dtype)
+        if family.fixed:
+            self.mixture.hold_standard()
         initial_df = torch.tensor([member.initial_df for member in members], dtype=dtype)
         with torch.no_grad():
             start = log_excess(initial_df).unsqueeze(1)

@@ -34,6 +34,7 @@ from whowrote.model import (
 from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
 from whowrote.model.logistic import logistic_start
+from whowrote.model.unlabelled import refine_by_all_rows
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step
 
@@ -91,10 +92,39 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
 def initialize_by_regression(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
     """Networks and components by a logistic regression of each member's own rows."""
     initialize_networks(fleet.encoder, fleet.decoder, [member.seed for member in fleet.members])
-    n = min(REGRESSION_ROWS, *(len(index) for index in assignment.train), REGRESSION_ROWS)
-    index = torch.stack([own[:n] for own in assignment.train])
+    index = _first_rows(assignment)
     weights = None if rows.weights is None else rows.weights[index]
     logistic_start(fleet, rows.take(index), weights)
+
+
+def refine(fleet: MixtureVAE, rows: Rows, assignment: Assignment, watch: str) -> list[bool]:
+    """Fit a component a class to all rows after a regression, for the members that gain by it.
+
+    What is gained is the Brier score of labels that were hidden in turn
+    (:func:`~whowrote.model.unlabelled.refine_by_all_rows`) or, where the bound is watched, the
+    bound on the validation rows, on the training rows where there are none.
+    """
+    candidate = fleet.select(range(len(fleet)))
+    batch = rows.take(_first_rows(assignment))
+    gains = refine_by_all_rows(candidate, batch, widen=watch != "bound")
+    if watch == "bound":
+        watched = [
+            a if len(a) else b for a, b in zip(assignment.validation, assignment.train, strict=True)
+        ]
+        losses = (validation_losses(one, rows, watched, watch) for one in (fleet, candidate))
+        gains = [(then or 0.0) - (now or 0.0) for then, now in zip(*losses, strict=True)]
+    refined = [gain > 0 for gain in gains]
+    better = dict(candidate.named_parameters())
+    with torch.no_grad():
+        for name, value in fleet.named_parameters():
+            value[refined] = better[name][refined]
+    return refined
+
+
+def _first_rows(assignment: Assignment) -> Tensor:
+    """As many training rows of every member as a regression looks at."""
+    n = min(REGRESSION_ROWS, *(len(index) for index in assignment.train), REGRESSION_ROWS)
+    return torch.stack([own[:n] for own in assignment.train])
 
 
 def _at_once(device: torch.device) -> int:

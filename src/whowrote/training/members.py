@@ -55,6 +55,17 @@ class Assignment:
         """Every member also learns from ``more``; what it is validated on stays."""
         return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
 
+    def repeated(self, n: int) -> Assignment:
+        """Every member's training rows, again and again until they are n; all of them at least.
+
+        Labelled rows that are a hundredth of all would be a hundredth of every step: repeated, they
+        are half of it, and count as much as in a phase of their own.
+        """
+        return Assignment(
+            tuple(own.repeat(max(1, -(-n // len(own))))[: max(n, len(own))] for own in self.train),
+            self.validation,
+        )
+
     def weighed(self, weights: Tensor, streams: Streams) -> Assignment:
         """Every member's training rows as often as they count, in as many places as before.
 

@@ -65,7 +65,7 @@ def addresses(author: str) -> Iterator[dict[str, str]]:
 def save_models() -> dict[str, Any]:
     """Models in files, and what they answered before they were saved."""
     X, codes = cases.blobs()
-    settings = {**cases.QUICK, "n_members": 2}
+    settings = {**cases.FROM_RANDOM, "n_members": 2}
     classifier = MixtureVAEClassifier(**settings).fit(X, cases.NAMES[codes])
     classifier.save(cases.CLASSIFIER)
     features = {

@@ -22,6 +22,7 @@ from sweep.small_sweeps import (
 from threads import one_thread as one_thread
 from whowrote import MixtureVAEClassifier
 from whowrote.errors import InputError
+from whowrote.estimators.classifier import RULES
 from whowrote.sweep import (
     Halving,
     RandomSearch,
@@ -35,10 +36,9 @@ def test_a_configuration_is_complete_and_plain() -> None:
     assert set(one) == set(PARAMETERS)
     assert json.loads(json.dumps(one)) == one
     assert (one["latent_dim"], one["hidden"], one["batch_size"]) == (3, [4], None)
-    defaults = MixtureVAEClassifier()
-    assert one["learning_rate"] == defaults.learning_rate
+    assert one["learning_rate"] == RULES["random"]["learning_rate"]
     # What is chosen can be fitted by hand.
-    MixtureVAEClassifier(**one)._check_parameters()
+    MixtureVAEClassifier(start="random", **one)._check_parameters()
 
 
 SAME = [
@@ -89,7 +89,7 @@ BAD_VALUES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("bad", BAD_VALUES)
 def test_bad_values_raise_what_the_estimator_raises(bad: dict[str, Any]) -> None:
     with pytest.raises(InputError) as theirs:
-        MixtureVAEClassifier(**bad).fit(X, Y)
+        MixtureVAEClassifier(start="random", **bad).fit(X, Y)
     with pytest.raises(InputError) as ours:
         configurations({name: [value] for name, value in bad.items()}, L)
     assert str(ours.value) == str(theirs.value)

@@ -254,7 +254,7 @@ def test_outliers_and_cut_clusters_are_not_taken_for_merged_ones() -> None:
 
 
 def test_a_fit_that_merges_two_clusters_warns(blobs: Any, quick: dict[str, Any]) -> None:
-    """Four components on three blobs, of which two are pushed on each other."""
+    """Four components on two blobs, and steps so long that they do not stay apart."""
     X = np.vstack([blobs.X[blobs.codes == 0], blobs.X[blobs.codes == 1]])
     settings = quick | {"dropout": 0.0, "warm_up": 0, "learning_rate": 0.5, "max_epochs": 3}
     with pytest.warns(ClusterWarning, match="n_init=5"):

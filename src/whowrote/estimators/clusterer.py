@@ -47,7 +47,7 @@ SEED_STEP = 1_000_003
 """How far apart the seeds of two starts lie."""
 MOST = 2 / 3
 """What share of the rows of a provisional cluster says where it went."""
-SAME = 0.5
+SAME = 0.8
 """From which overlap on two components are said to lie on the same rows."""
 NAMED = 3
 """How many pairs a warning names."""
@@ -380,7 +380,7 @@ def overlapping(gamma: FloatArray) -> list[tuple[int, int]]:
     r"""Pairs of components on the same rows.
 
     .. math:: \frac{\sum_n \min(\gamma_{nj}, \gamma_{nk})}
-        {\min(\sum_n \gamma_{nj}, \sum_n \gamma_{nk})} > \tfrac12,
+        {\min(\sum_n \gamma_{nj}, \sum_n \gamma_{nk})} > 0.8,
 
     which is one where both say the same of every row, and zero where they share none. A component
     that is responsible for less than a row is empty, not on the rows of another.

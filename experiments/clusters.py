@@ -2,13 +2,14 @@
 
 Fresh draws of the five-armed pinwheel (2,000 points each, no labels), clustered by scikit-learn's
 KMeans and GaussianMixture and by MixtureVAEClusterer as it comes (``default``) and with the setting
-for bent clusters, n_init=1. Settings were chosen on the draws 0 to 5; those from 100 on had not been
-looked at. The record says of every fit whether it warned of its clusters. True arms only measure.
+for bent clusters, n_init=1. Settings were chosen on the draws 0 to 5; those from 100 on were not
+looked at before. The record says of every fit whether it warned of its clusters.
+True arms only measure.
 
 Command:  python experiments/clusters.py --setting "bent clusters"     (the committed record)
 Hardware: one core, 23 to 37 s a draw.
-Expect:   at least 99.5 % on 19 of 20 draws, worst 99.35 %; the Gaussian mixture on 3 of 20, k-means
-          on none. No fit warns, and none merged. The defaults reach 97.8 to 99.1 % on the draws 0 to 5.
+Expect:   at least 99.5 % on 19 of 20 draws, worst 99.35 %; the Gaussian mixture on 4, k-means on
+          none. No fit warns, and none merged. The record has no fits of the defaults.
 """
 
 from __future__ import annotations

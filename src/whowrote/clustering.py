@@ -44,13 +44,16 @@ from sklearn.preprocessing import normalize
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.texts import Corpus
-from whowrote.errors import InputError
+from whowrote.errors import ClusterWarning, InputError
 from whowrote.estimators import MixtureVAEClusterer
+from whowrote.estimators.fitted_classifier import Fit
 from whowrote.estimators.scaling import Scaling
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named
 from whowrote.metrics import matched_share
+from whowrote.model import Rows
 from whowrote.progress import listening, tell
+from whowrote.training import Assignment
 
 DIMENSIONS = 8
 """D at most; a power of two, for which there is a Hadamard matrix."""
@@ -245,6 +248,9 @@ class _Clusterer(MixtureVAEClusterer):
             warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than groups
             return np.asarray(means.fit_predict(X), dtype=np.int64)
 
+    def _place(self, fit: Fit, rows: Rows, assignment: Assignment) -> None:
+        """Components stay where the warm-up has put them, for the same reason."""
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -272,7 +278,9 @@ def fit(X: Any, n_authors: int, random_state: int) -> Fitted:
         device="cpu",  # so few rows do not repay the way to a GPU
         random_state=random_state,
     )
-    return Fitted(reduction, model.fit(reduction.transform(X)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)  # the answer says how many groups are left
+        return Fitted(reduction, model.fit(reduction.transform(X)))
 
 
 def fold_numbers(groups: Sequence[str], random_state: int) -> IntArray:

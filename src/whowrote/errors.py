@@ -29,6 +29,10 @@ class DataWarning(UserWarning):
     """X or y can be learnt from but hardly means what it says; the sentence names the cure."""
 
 
+class ClusterWarning(UserWarning):
+    """Clusters are empty or have merged; the sentence names the cure."""
+
+
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """The end of a sentence about a misspelt name, or nothing.
 

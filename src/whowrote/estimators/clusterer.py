@@ -1,15 +1,25 @@
 r"""Clustering: the same model without labels, kept from merging by provisional ones.
 
 For the first ``warm_up`` epochs the hard assignments of a Gaussian mixture fitted to the
-observations stand in for labels; then the bound alone decides.
+observations stand in for labels. Then every component is placed by a Gaussian mixture of the
+latents :math:`q(x \mid o_n) = N(m_n, \mathrm{diag}\, s_n^2)`, with responsibilities
+:math:`r_{nk}` that start at the provisional labels,
+
+.. math:: \pi_k = \tfrac1n \textstyle\sum_n r_{nk}, \qquad
+    S_k = \frac{\sum_n r_{nk} (m_n - \mu_k)(m_n - \mu_k)^\top + (D + 1) W}
+        {\sum_n r_{nk} + D + 1} + \frac{\sum_n r_{nk}\, \mathrm{diag}\, s_n^2}{\sum_n r_{nk}}
+
+(:math:`W` pooled within the labels: a cluster of few rows has no matrix of its own), where that
+raises the evidence of the rows; and from there on the bound alone decides.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -20,17 +30,33 @@ from sklearn.utils.validation import check_is_fitted
 
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.errors import InputError
-from whowrote.estimators.base import MixtureVAEBase, all_or_nothing
+from whowrote.errors import ClusterWarning, InputError
+from whowrote.estimators.base import SEED_RANGE, MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, HeldOutRanks, Sample
 from whowrote.estimators.scaling import Scaling, stacked
+from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
+from whowrote.model.mixture import set_components
 from whowrote.training import Assignment, Validation, assign, initialize
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32
 MIXTURE_ROWS = 20_000
 NEIGHBOURS = 10
+SEED_STEP = 1_000_003
+"""How far apart the seeds of two starts lie."""
+MOST = 2 / 3
+"""What share of the rows of a provisional cluster says where it went."""
+SAME = 0.8
+"""From which overlap on two components are said to lie on the same rows."""
+NAMED = 3
+"""How many pairs a warning names."""
+CURE = (
+    "n_init=5 keeps the start of the highest bound of five, a larger warm_up holds clusters apart "
+    "for longer; if fewer clusters are right, lower n_components"
+)
+
+Callbacks = tuple[Callable[[dict[str, Any]], object], ...]
 
 
 class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
@@ -45,7 +71,11 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         ``n_components=1`` this is the plain VAE.
     hidden : 64 by default: without labels, a narrow network cannot keep the clusters apart.
     initialization : ``"gaussian-mixture"`` or ``"random"``: where the provisional labels come from.
-    warm_up : epochs with provisional labels; 10 to 15 keep the clusters from merging.
+    warm_up : epochs with provisional labels, which keep the clusters from merging.
+    n_init : how many whole fits are made, each with its own seeds; the one with the highest mean
+        bound of the rows is kept.
+
+    Clusters that lost all their rows, or merged, raise a :class:`~whowrote.errors.ClusterWarning`.
 
     Examples
     --------
@@ -80,6 +110,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         objective: str = "bound",
         warm_up: int = 15,
         initialization: str = "gaussian-mixture",
+        n_init: int = 1,
         initial_df: float = 5.0,
         df_rate: float = 10.0,
         n_members: int = 1,
@@ -106,6 +137,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         with all_or_nothing(self):
             self._check_parameters()
             checks.at_least("n_components", self.n_components, 1, integer=True)
+            checks.at_least("n_init", self.n_init, 1, integer=True)
             checks.one_of("initialization", self.initialization, INITIALIZATIONS)
             X = self._read(X, reset=not self._goes_on)
             n = X.shape[0]
@@ -114,31 +146,54 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                     f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); "
                     "every cluster needs a row: lower n_components"
                 )
-            k = self.n_components
-            fit = self._continued(n, k) if self._goes_on else self._start(X, k)
-            fit.callbacks = checks.callbacks_of(callbacks)
             more = None if validation is None else self._read(validation, reset=False)
-            self._learn(fit, X, more)
+            called = checks.callbacks_of(callbacks)
+            fit, provisional = self._best_of_starts(X, more, called)
             self._finish(fit, X)
             winners = self.fitted_.score(X).mean_log_proba().argmax(axis=1)
             self.labels_ = self._numbered_by_size(winners.astype(np.int64))
+        warn_of_clusters(np.exp(self.fitted_.score(X).mean_log_proba()), provisional)
         return self
 
-    def _learn(self, fit: Fit, X: Any, held_out: Any) -> None:
+    def _best_of_starts(
+        self, X: Any, held_out: Any, callbacks: Callbacks
+    ) -> tuple[Fit, IntArray | None]:
+        """The fit with the highest mean bound of the rows, and the provisional labels of its start.
+
+        A fit that goes on from an earlier one has one start only, and no provisional labels.
+        """
+        best, highest = None, -np.inf
+        for number in range(1 if self._goes_on else self.n_init):
+            k = self.n_components
+            goes_on = self._goes_on
+            fit = (
+                self._continued(X.shape[0], k) if goes_on else _reseeded(self._start(X, k), number)
+            )
+            fit.callbacks = callbacks
+            provisional = self._learn(fit, X, held_out)
+            bound = float(fit.fitted.bound(X, 1).mean()) if self.n_init > 1 else 0.0
+            if best is None or bound > highest:
+                best, highest = (fit, provisional), bound
+        assert best is not None  # for the type checker: n_init is at least one
+        return best
+
+    def _learn(self, fit: Fit, X: Any, held_out: Any) -> IntArray | None:
         """One phase with provisional labels, if nothing is learnt yet, and one by the bound."""
-        n, given, everything = X.shape[0], None, X
+        n, given, everything, provisional = X.shape[0], None, X, None
         if held_out is not None:
             everything, given = stacked(X, held_out), n + np.arange(held_out.shape[0])
         validation = Validation(self.validation_fraction, given=given)
         assignment = assign(fit.fitted.fleet, np.arange(n), np.zeros(n, dtype=np.int64), validation)
         if not fit.earlier:
             seed = fit.fitted.fleet.members[0].seed
-            rows = fit.rows(X, self._provisional(X, fit.fitted.scaling, seed))
+            provisional = self._provisional(X, fit.fitted.scaling, seed)
+            rows = fit.rows(X, provisional)
             initialize(fit.fitted.fleet, rows, assignment)
             if self.warm_up:
                 warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
                 plan = self._plan(n, self.warm_up, "bound")
                 self._train(fit, rows, warm, plan, "provisional", stream=0)
+            self._place(fit, rows, assignment)
         plan = self._plan(n, self._setting("max_epochs"), "bound")
         self._train(fit, fit.rows(everything), assignment, plan, "bound", stream=1)
         unknown = np.full(everything.shape[0], UNLABELLED)
@@ -146,6 +201,15 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         found = fit.fitted.held_out_figures(everything, unknown, held_out)
         ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=False)
         fit.fitted = replace(fit.fitted, ranks=ranks)
+        # Random labels are no alternative that the clusters could be compared with.
+        return provisional if self.initialization == "gaussian-mixture" else None
+
+    def _place(self, fit: Fit, rows: Rows, assignment: Assignment) -> None:
+        """Components of every member from a Gaussian mixture of its latents."""
+        fixed = fit.fitted.fleet.mixture.component.fixed
+        if self.initialization == "gaussian-mixture" and not fixed:
+            for member, index in enumerate(assignment.train):
+                place_by_latents(fit.fitted.fleet, member, rows, index[:MIXTURE_ROWS])
 
     def _numbered_by_size(self, labels: IntArray) -> IntArray:
         """The largest cluster is number 0; clusters that lost all their rows come last."""
@@ -219,3 +283,144 @@ def inlier_mask(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_
     search = NearestNeighbors(n_neighbors=min(NEIGHBOURS + 1, len(sample))).fit(sample)
     distance = search.kneighbors(X)[0][:, -1]
     return np.asarray(distance <= np.quantile(distance, 0.9))
+
+
+def _reseeded(fit: Fit, number: int) -> Fit:
+    """Other seeds for every start but the first."""
+    fleet = fit.fitted.fleet
+    fleet.members = tuple(
+        replace(member, seed=(member.seed + number * SEED_STEP) % SEED_RANGE)
+        for member in fleet.members
+    )
+    return fit
+
+
+# -- components from latents ---------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """Weights (k,), means (k, d) and scale matrices (k, d, d) of components."""
+
+    weights: FloatArray
+    means: FloatArray
+    spread: FloatArray
+
+
+@torch.no_grad()
+def place_by_latents(fleet: MixtureVAE, member: int, rows: Rows, index: torch.Tensor) -> bool:
+    """Place one member's components by its latents, if that raises their evidence; whether it did.
+
+    Rows without a provisional label are left out: a Gaussian is no match for gross outliers.
+    """
+    alone, k = fleet.select([member]), fleet.architecture.n_components
+    index = index[rows.labels[index] != UNLABELLED]
+    labels = rows.labels[index].cpu().numpy()
+    if len(np.unique(labels)) < k:
+        return False
+    q = alone.encode(rows.take(index.unsqueeze(0)).inputs)
+    before = alone.mixture(q).log_evidence.mean()
+    x, variance = (part[0].double().cpu().numpy() for part in (q.mean, q.variance))
+    placed = [torch.as_tensor(part).to(q.mean) for part in latent_mixture(x, variance, labels, k)]
+    set_components(alone.mixture, 0, *placed)
+    if not alone.mixture(q).log_evidence.mean() > before:
+        return False
+    set_components(fleet.mixture, member, *placed)
+    return True
+
+
+def latent_mixture(x: FloatArray, variance: FloatArray, labels: IntArray, k: int) -> Placed:
+    """A Gaussian mixture of latents known up to their variance, started from labels (see above)."""
+    from sklearn.mixture import GaussianMixture
+
+    start = np.eye(k)[labels]
+    weights = start.mean(axis=0)
+    means = start.T @ x / start.sum(axis=0)[:, None]
+    residual = x - means[labels]
+    within = residual.T @ residual / len(x)
+    within += 1e-6 * max(np.diag(within).mean(), 1e-6) * np.eye(x.shape[1])
+    mixture = GaussianMixture(
+        k,
+        weights_init=weights,
+        means_init=means,
+        precisions_init=np.linalg.inv(_spread(x, start, means, within)),
+        reg_covar=0.01 * float(np.diag(within).mean()),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+        mixture.fit(x)
+    shares = mixture.predict_proba(x)
+    own = shares.T @ variance / np.maximum(shares.sum(axis=0), 1e-12)[:, None]
+    spread = _spread(x, shares, mixture.means_, within) + own[:, :, None] * np.eye(x.shape[1])
+    return Placed(mixture.weights_, mixture.means_, spread)
+
+
+def _spread(x: FloatArray, shares: FloatArray, means: FloatArray, within: FloatArray) -> FloatArray:
+    """Covariance of every component, as if D + 1 more rows had the pooled one."""
+    more = x.shape[1] + 1
+    found = []
+    for share, mean in zip(shares.T, means, strict=True):
+        residual = x - mean
+        total = (share[:, None] * residual).T @ residual
+        found.append((total + more * within) / (share.sum() + more))
+    return np.stack(found)
+
+
+# -- clusters that went wrong --------------------------------------------------------------------
+
+
+def warn_of_clusters(gamma: FloatArray, provisional: IntArray | None = None) -> None:
+    """Warn of clusters without rows, of two on the same rows, and of provisional ones made one."""
+    n, k = gamma.shape
+    labels = gamma.argmax(axis=1)
+    sizes = np.bincount(labels, minlength=k)
+    problems = []
+    if (sizes == 0).any():
+        problems.append(f"{(sizes == 0).sum()} of {k} clusters have no rows")
+    for one, two in overlapping(gamma)[:NAMED]:
+        problems.append(f"clusters {one} and {two} lie on the same rows")
+    for cluster, several in merged(labels, provisional, k).items():
+        problems.append(
+            f"cluster {cluster} ({sizes[cluster]} of {n} rows) holds most of {several} clusters of "
+            "the mixture that the fit started from"
+        )
+    if problems:
+        warnings.warn(f"{'; '.join(problems)}: {CURE}", ClusterWarning, stacklevel=3)
+
+
+def overlapping(gamma: FloatArray) -> list[tuple[int, int]]:
+    r"""Pairs of components on the same rows.
+
+    .. math:: \frac{\sum_n \min(\gamma_{nj}, \gamma_{nk})}
+        {\min(\sum_n \gamma_{nj}, \sum_n \gamma_{nk})} > 0.8,
+
+    which is one where both say the same of every row, and zero where they share none. A component
+    that is responsible for less than a row is empty, not on the rows of another.
+
+    >>> overlapping(np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
+    [(0, 1)]
+    """
+    total = gamma.sum(axis=0)
+    pairs = []
+    for one in range(gamma.shape[1]):
+        for two in range(one + 1, gamma.shape[1]):
+            fewer = min(total[one], total[two])
+            shared = np.minimum(gamma[:, one], gamma[:, two]).sum()
+            if fewer >= 1 and shared > SAME * fewer:
+                pairs.append((one, two))
+    return pairs
+
+
+def merged(labels: IntArray, provisional: IntArray | None, k: int) -> dict[int, int]:
+    """Clusters that hold most of several provisional ones, and of how many; none without them.
+
+    >>> merged(np.array([0, 0, 0, 0, 1]), np.array([0, 0, 1, 1, 2]), 3)
+    {0: 2}
+    """
+    if provisional is None:
+        return {}
+    known = provisional != UNLABELLED
+    table = np.zeros((k, k), dtype=np.int64)
+    np.add.at(table, (provisional[known], labels[known]), 1)
+    table = table[table.sum(axis=1) > 0]
+    went = table.argmax(axis=1)[table.max(axis=1) >= MOST * table.sum(axis=1)]
+    return {int(place): int(n) for place, n in enumerate(np.bincount(went)) if n > 1}

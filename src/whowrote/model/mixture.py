@@ -308,6 +308,26 @@ def factor_above(
     return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())
 
 
+@torch.no_grad()
+def set_components(
+    mixture: Mixture,
+    member: int,
+    weights: Float[Tensor, " k"],
+    means: Float[Tensor, "k d"],
+    spread: Float[Tensor, "k d d"],
+) -> None:
+    r"""Set a member's components, :math:`C_k C_k^\top = S_k - \sigma^2 I` where that is positive.
+
+    The floor is a part of every scale matrix; a direction along which S is no wider than the floor
+    keeps a hundredth of its own width, so that it can be learnt.
+    """
+    values, vectors = torch.linalg.eigh(spread)
+    values = torch.maximum(values - mixture.scale_floor[member], values.clamp(min=1e-6) / 100)
+    mixture.logits[member] = weights.log()
+    mixture.loc[member] = means
+    mixture.factor[member] = free_factor((vectors * values.unsqueeze(-2)) @ vectors.mT)
+
+
 def free_factor(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
     """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
     mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)

@@ -63,11 +63,11 @@ def extension(table: Table1) -> Verdict:
     return lowest_error(table, EXTENDED[0], (EXTENDED[1], LINEAR, KERNEL))
 
 
-def falls_with_data(table: Table1) -> Verdict:
+def falls_with_data(table: Table1, methods: Sequence[str] = FOUR) -> Verdict:
     """(b): every method's mean error falls from each size to the next."""
     claim = "errors fall with more data"
-    names = [name for name in FOUR if all((name, s) in table.cells for s in table.sizes)]
-    if len(names) < len(FOUR) or len(table.sizes) < 2:
+    names = [name for name in methods if all((name, s) in table.cells for s in table.sizes)]
+    if len(names) < len(methods) or len(table.sizes) < 2:
         return Verdict(claim, None, "Not all methods are there at all sizes.")
     runs = {name: [100 * table.cells[name, s].mean for s in table.sizes] for name in names}
     rises = [
@@ -83,16 +83,16 @@ def falls_with_data(table: Table1) -> Verdict:
     return Verdict(claim, not rises, head + "; ".join(parts) + ".")
 
 
-def dimension_grows(found: Dimensions) -> Verdict:
+def dimension_grows(found: Dimensions, method: str = STUDENT) -> Verdict:
     """(c): the D with the lowest error never falls with the size, and ends above its start."""
     claim = "the best D grows with the training size"
-    if STUDENT not in found.methods or len(found.sizes) < 2:
+    if method not in found.methods or len(found.sizes) < 2:
         return Verdict(claim, None, "There is one size only.")
-    best = {share: found.best(STUDENT, share) for share in found.sizes}
+    best = {share: found.best(method, share) for share in found.sizes}
     steps = list(best.values())
     holds = steps == sorted(steps) and steps[-1] > steps[0]
     parts = [
-        f"{share:.0%}: D = {d} (folds choose {', '.join(map(str, found.chosen(STUDENT, share)))})"
+        f"{share:.0%}: D = {d} (folds choose {', '.join(map(str, found.chosen(method, share)))})"
         for share, d in best.items()
     ]
     return Verdict(claim, holds, "; ".join(parts) + ".")

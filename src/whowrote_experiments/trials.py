@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,23 @@ class Trials:
             there = ", ".join(sorted({row.corpus for row in self.rows})) or "none"
             raise InputError(f"corpus is {corpus!r}; the records have {there}: name one of these")
         return Trials(kept, {corpus: self.expected.get(corpus, {})})
+
+    def only(self, methods: Collection[str], sizes: Collection[float] | None = None) -> Trials:
+        """The trials of some methods, at some sizes.
+
+        What a whole method will have is known, what it will have at some sizes is not: with
+        ``sizes`` nothing is expected.
+        """
+        kept = tuple(
+            row
+            for row in self.rows
+            if row.method in methods and (sizes is None or row.share in sizes)
+        )
+        expected = {
+            corpus: {name: n for name, n in own.items() if name in methods and sizes is None}
+            for corpus, own in self.expected.items()
+        }
+        return Trials(kept, expected)
 
     @property
     def methods(self) -> list[str]:

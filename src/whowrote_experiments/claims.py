@@ -16,7 +16,7 @@ import numpy as np
 
 from whowrote_experiments.dimensions import Dimensions, tails
 from whowrote_experiments.page import MISSING
-from whowrote_experiments.table1 import EXTENDED, FOUR, KERNEL, LINEAR, STUDENT, Table1
+from whowrote_experiments.table1 import EXTENDED, FOUR, KERNEL, LINEAR, STUDENT, Table1, title
 
 APART = 0.995  # share of points in their own arm, on the worst draw
 
@@ -55,7 +55,7 @@ def _lead(table: Table1, ours: str, rivals: Sequence[str], share: float) -> str:
     side = "ahead of" if lead > 0 else "behind"
     tests = [t.test for t in table.against(ours) if (t.second, t.share) == (nearest, share)]
     sure = f" (p = {tests[0].p:.2f})" if tests else ""
-    return f"{abs(lead):.2f} points {side} {nearest}{sure}"
+    return f"{abs(lead):.2f} points {side} {title(nearest)}{sure}"
 
 
 def extension(table: Table1) -> Verdict:
@@ -71,12 +71,14 @@ def falls_with_data(table: Table1, methods: Sequence[str] = FOUR) -> Verdict:
         return Verdict(claim, None, "Not all methods are there at all sizes.")
     runs = {name: [100 * table.cells[name, s].mean for s in table.sizes] for name in names}
     rises = [
-        f"{name} from {table.sizes[at]:.0%} to {table.sizes[at + 1]:.0%} by {after - before:.2f}"
+        f"{title(name)} from {smaller:.0%} to {larger:.0%} by {after - before:.2f}"
         for name, own in runs.items()
-        for at, (before, after) in enumerate(pairwise(own))
+        for (smaller, larger), (before, after) in zip(
+            pairwise(table.sizes), pairwise(own), strict=True
+        )
         if after >= before
     ]
-    parts = [f"{name} {own[0]:.1f} to {own[-1]:.1f} %" for name, own in runs.items()]
+    parts = [f"{title(name)} {own[0]:.1f} to {own[-1]:.1f} %" for name, own in runs.items()]
     steps = len(names) * (len(table.sizes) - 1)
     head = f"{steps - len(rises)} of {steps} steps fall"
     head += f" (not: {'; '.join(rises)} points). " if rises else ". "

@@ -82,6 +82,10 @@ def fit(
 def pack(
     sources: Annotated[list[Path], typer.Argument(help="Folders or files of records.")],
     to: Annotated[Path, typer.Option(help="The file to write, ending in .parquet.")],
+    digits: Annotated[
+        int | None,
+        typer.Option(min=1, help="Significant digits of nu and log-losses; all if not given."),
+    ] = None,
 ) -> None:
     """Join records into one small file that can be committed.
 
@@ -89,7 +93,7 @@ def pack(
     """
     from whowrote_experiments.trials import pack as join
 
-    made = join(sources, to)
+    made = join(sources, to, digits)
     typer.echo(f"{made.coverage()}, {to.stat().st_size / 1e6:.2f} MB\nRecords: {to}")
 
 
@@ -275,7 +279,9 @@ def _tests(made: Table1, method: str) -> Table:
     for other in made.methods:
         if other != method:
             tests = [found.get((other, share)) for share in made.sizes]
-            differences.add_row(title(other), *("-" if t is None else _difference(t) for t in tests))
+            differences.add_row(
+                title(other), *("-" if t is None else _difference(t) for t in tests)
+            )
     return differences
 
 

@@ -28,6 +28,7 @@ READINGS = {
     f"{STUDENT}, bound, joint": GAUSSIAN,
     f"{STUDENT}, Algorithm 1, joint": GAUSSIAN,
     f"{STUDENT}, cross-entropy": f"{GAUSSIAN}, cross-entropy",
+    f"{STUDENT}, bound, both terms": f"{GAUSSIAN}, both terms",
 }
 """Readings of the published objective, each with its Gaussian counterpart.
 

@@ -8,6 +8,8 @@ Command:  python experiments/vectors.py blog30.parquet --unlike blogs_train.parq
 Hardware: two CPU cores, 8 minutes for Blog-30 and half a minute for the reviews; a GPU is used
           where there is one
 Expect:   Blog-30 20,340 x 200 (8 MB), 30 authors; reviews 593 x 200, 22 authors
+          The records of the published evaluation name their vectors by a hash: OMP_NUM_THREADS=2
+          gives the very same ones, one thread moves the last digit of 184 of 4 million values
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import numpy as np
 
 from whowrote_experiments.dimensions import Dimensions, tails
 from whowrote_experiments.page import MISSING
-from whowrote_experiments.table1 import EXTENDED, FOUR, KERNEL, LINEAR, STUDENT, Table1
+from whowrote_experiments.table1 import EXTENDED, FOUR, KERNEL, LINEAR, STUDENT, Table1, title
 
 APART = 0.995  # share of points in their own arm, on the worst draw
 
@@ -55,7 +55,7 @@ def _lead(table: Table1, ours: str, rivals: Sequence[str], share: float) -> str:
     side = "ahead of" if lead > 0 else "behind"
     tests = [t.test for t in table.against(ours) if (t.second, t.share) == (nearest, share)]
     sure = f" (p = {tests[0].p:.2f})" if tests else ""
-    return f"{abs(lead):.2f} points {side} {nearest}{sure}"
+    return f"{abs(lead):.2f} points {side} {title(nearest)}{sure}"
 
 
 def extension(table: Table1) -> Verdict:
@@ -63,36 +63,38 @@ def extension(table: Table1) -> Verdict:
     return lowest_error(table, EXTENDED[0], (EXTENDED[1], LINEAR, KERNEL))
 
 
-def falls_with_data(table: Table1) -> Verdict:
+def falls_with_data(table: Table1, methods: Sequence[str] = FOUR) -> Verdict:
     """(b): every method's mean error falls from each size to the next."""
     claim = "errors fall with more data"
-    names = [name for name in FOUR if all((name, s) in table.cells for s in table.sizes)]
-    if len(names) < len(FOUR) or len(table.sizes) < 2:
+    names = [name for name in methods if all((name, s) in table.cells for s in table.sizes)]
+    if len(names) < len(methods) or len(table.sizes) < 2:
         return Verdict(claim, None, "Not all methods are there at all sizes.")
     runs = {name: [100 * table.cells[name, s].mean for s in table.sizes] for name in names}
     rises = [
-        f"{name} from {table.sizes[at]:.0%} to {table.sizes[at + 1]:.0%} by {after - before:.2f}"
+        f"{title(name)} from {smaller:.0%} to {larger:.0%} by {after - before:.2f}"
         for name, own in runs.items()
-        for at, (before, after) in enumerate(pairwise(own))
+        for (smaller, larger), (before, after) in zip(
+            pairwise(table.sizes), pairwise(own), strict=True
+        )
         if after >= before
     ]
-    parts = [f"{name} {own[0]:.1f} to {own[-1]:.1f} %" for name, own in runs.items()]
+    parts = [f"{title(name)} {own[0]:.1f} to {own[-1]:.1f} %" for name, own in runs.items()]
     steps = len(names) * (len(table.sizes) - 1)
     head = f"{steps - len(rises)} of {steps} steps fall"
     head += f" (not: {'; '.join(rises)} points). " if rises else ". "
     return Verdict(claim, not rises, head + "; ".join(parts) + ".")
 
 
-def dimension_grows(found: Dimensions) -> Verdict:
+def dimension_grows(found: Dimensions, method: str = STUDENT) -> Verdict:
     """(c): the D with the lowest error never falls with the size, and ends above its start."""
     claim = "the best D grows with the training size"
-    if STUDENT not in found.methods or len(found.sizes) < 2:
+    if method not in found.methods or len(found.sizes) < 2:
         return Verdict(claim, None, "There is one size only.")
-    best = {share: found.best(STUDENT, share) for share in found.sizes}
+    best = {share: found.best(method, share) for share in found.sizes}
     steps = list(best.values())
     holds = steps == sorted(steps) and steps[-1] > steps[0]
     parts = [
-        f"{share:.0%}: D = {d} (folds choose {', '.join(map(str, found.chosen(STUDENT, share)))})"
+        f"{share:.0%}: D = {d} (folds choose {', '.join(map(str, found.chosen(method, share)))})"
         for share, d in best.items()
     ]
     return Verdict(claim, holds, "; ".join(parts) + ".")

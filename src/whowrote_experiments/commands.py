@@ -82,6 +82,10 @@ def fit(
 def pack(
     sources: Annotated[list[Path], typer.Argument(help="Folders or files of records.")],
     to: Annotated[Path, typer.Option(help="The file to write, ending in .parquet.")],
+    digits: Annotated[
+        int | None,
+        typer.Option(min=1, help="Significant digits of nu and log-losses; all if not given."),
+    ] = None,
 ) -> None:
     """Join records into one small file that can be committed.
 
@@ -89,7 +93,7 @@ def pack(
     """
     from whowrote_experiments.trials import pack as join
 
-    made = join(sources, to)
+    made = join(sources, to, digits)
     typer.echo(f"{made.coverage()}, {to.stat().st_size / 1e6:.2f} MB\nRecords: {to}")
 
 
@@ -234,11 +238,13 @@ def _save(figure: Any, out: Path, name: str, coverage: str) -> None:
 def _show(made: Table1) -> None:
     from rich.console import Console
 
+    from whowrote_experiments.table1 import title
+
     console = Console()
-    title = f"Test error in %, {made.corpus}: mean ± standard deviation over folds"
-    errors = _by_size(title, "method", made)
+    heading = f"Test error in %, {made.corpus}: mean ± standard deviation over folds"
+    errors = _by_size(heading, "method", made)
     for method in made.methods:
-        errors.add_row(method, *(_cell(made, method, share) for share in made.sizes))
+        errors.add_row(title(method), *(_cell(made, method, share) for share in made.sizes))
     console.print(errors)
     for method in made.methods:
         if method.startswith("SMM-VAE"):
@@ -265,13 +271,17 @@ def _cell(made: Table1, method: str, share: float) -> str:
 
 
 def _tests(made: Table1, method: str) -> Table:
-    title = f"{method} minus others, points, and p (corrected resampled t-test)"
-    differences = _by_size(title, "against", made)
+    from whowrote_experiments.table1 import title
+
+    heading = f"{title(method)} minus others, points, and p (corrected resampled t-test)"
+    differences = _by_size(heading, "against", made)
     found = {(one.second, one.share): one.test for one in made.against(method)}
     for other in made.methods:
         if other != method:
             tests = [found.get((other, share)) for share in made.sizes]
-            differences.add_row(other, *("-" if t is None else _difference(t) for t in tests))
+            differences.add_row(
+                title(other), *("-" if t is None else _difference(t) for t in tests)
+            )
     return differences
 
 

@@ -63,17 +63,14 @@ def _development(cell: Cell, fold: int) -> float:
 
 def dimensions(trials: Trials, methods: Sequence[str] = (STUDENT, GAUSSIAN)) -> Dimensions:
     """Figures 4 and 5 of one corpus' trials."""
-    ours = tuple(t for name in methods for t in trials.rows if t.method == name)
+    kept = trials.only(methods)
+    ours = tuple(t for name in methods for t in kept.rows if t.method == name)
     if not ours:
         raise InputError(
             f"the records have no fits of {' or '.join(methods)}, and these figures are of them; "
             "fit those first"
         )
-    expected = {
-        corpus: {name: n for name, n in own.items() if name in methods}
-        for corpus, own in trials.expected.items()
-    }
-    kept = Trials(ours, expected)
+    kept = Trials(ours, kept.expected)
     return Dimensions(cells(kept, by_dimension), kept.coverage())  # type: ignore[arg-type]
 
 

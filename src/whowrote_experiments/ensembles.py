@@ -52,7 +52,8 @@ def ensemble_records(
     """Train the members of every fold's chosen settings and score ensembles of every size."""
     data, where = checked_data(material.X, material.y), checks.choose_device(device)
     parts = checked_parts({(fold, unit.share): splits[fold] for fold in chosen}, data)
-    protocol = {**PROTOCOL, "watch": unit.method.watch, "dtype": "float32"}
+    watched = {"watch": unit.method.watch, "dtype": "float32"}
+    protocol = {**PROTOCOL, **unit.method.plan, **watched}
     tasks = [
         Task(Fit(_parameters(chosen[part.fold]), protocol, part.hash, data.hash, seed), part)
         for part in parts

@@ -22,7 +22,8 @@ r"""The published protocol as a file: which methods, which settings, which folds
 
 In every fold a fifth is held out and halved into development and test; the sizes are nested shares
 of the rest. A method of kind "vae" with ``members = [4, 16]`` is also tried as ensembles of what
-each fold and size has chosen on its development rows.
+each fold and size has chosen on its development rows; ``plan = {final_rate = 1.0}`` keeps its step
+size as it is, where half a cosine would bring it down.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Method:
     seeds: Sequence[int] = (0,)
     members: Sequence[int] = ()
     """Sizes of the ensembles of the chosen configuration, smallest first."""
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of a training plan that are no parameters, such as ``final_rate = 1.0``."""
 
     @property
     def points(self) -> list[dict[str, Any]]:

@@ -99,6 +99,8 @@ def run(
 def _mark(unit: Unit, material: Material, protocol: Protocol) -> str:
     """A short hash of everything that decides a unit's trials."""
     method = {name: _listed(value) for name, value in vars(unit.method).items()}
+    if not method["plan"]:  # as before there was one: what is there is not fitted again
+        del method["plan"]
     values = [method, unit.share, list(unit.folds), unit.dimension, unit.ensembles]
     rest = [protocol.folds, protocol.seed, list(protocol.sizes), material.hash]
     return canonical_hash([*values, *rest])[:10]
@@ -131,6 +133,7 @@ def _sweep(
         out=folder,
         seeds=tuple(method.seeds),
         watch=method.watch,
+        plan=method.plan,
         device=device,
     )
     return [

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from whowrote.checks import at_least
 from whowrote.errors import InputError
 from whowrote.sweep.records import Packed, Record, check_suffix, read_packed, write_packed
 
@@ -35,6 +36,23 @@ class Trials:
             there = ", ".join(sorted({row.corpus for row in self.rows})) or "none"
             raise InputError(f"corpus is {corpus!r}; the records have {there}: name one of these")
         return Trials(kept, {corpus: self.expected.get(corpus, {})})
+
+    def only(self, methods: Collection[str], sizes: Collection[float] | None = None) -> Trials:
+        """The trials of some methods, at some sizes.
+
+        What a whole method will have is known, what it will have at some sizes is not: with
+        ``sizes`` nothing is expected.
+        """
+        kept = tuple(
+            row
+            for row in self.rows
+            if row.method in methods and (sizes is None or row.share in sizes)
+        )
+        expected = {
+            corpus: {name: n for name, n in own.items() if name in methods and sizes is None}
+            for corpus, own in self.expected.items()
+        }
+        return Trials(kept, expected)
 
     @property
     def methods(self) -> list[str]:
@@ -98,9 +116,34 @@ def joined(parts: Iterable[Trials]) -> Trials:
     return Trials(tuple(rows.values()), expected)
 
 
-def pack(sources: Iterable[str | os.PathLike[str]], target: str | os.PathLike[str]) -> Trials:
-    """Join files and folders into one file."""
+def pack(
+    sources: Iterable[str | os.PathLike[str]],
+    target: str | os.PathLike[str],
+    digits: int | None = None,
+) -> Trials:
+    """Join files and folders into one file; with ``digits``, a smaller one.
+
+    Then nu, test log-losses and seconds are kept to so many significant digits, and development
+    log-losses to one more, because they decide between fits of equal error. Errors, which are
+    counts of texts, stay as they are.
+    """
     check_suffix(target)
     trials = joined(map(read, sources))
+    if digits is not None:
+        at_least("digits", digits, 1, integer=True)
+        trials = Trials(tuple(_shortened(row, digits) for row in trials.rows), trials.expected)
     write(trials, target)
     return trials
+
+
+def _shortened(row: Record, digits: int) -> Record:
+    def short(value: float | None, digits: int = digits) -> float | None:
+        return None if value is None else float(f"{value:.{digits}g}")
+
+    return replace(
+        row,
+        df=None if row.df is None else [float(f"{nu:.{digits}g}") for nu in row.df],
+        development_log_loss=short(row.development_log_loss, digits + 1),
+        test_log_loss=short(row.test_log_loss),
+        seconds=short(row.seconds) or 0.0,
+    )

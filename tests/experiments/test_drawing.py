@@ -21,11 +21,20 @@ from whowrote_experiments.figures import figure5
 from whowrote_experiments.page import MISSING, fill
 from whowrote_experiments.paired import corrected_t_test
 from whowrote_experiments.pinwheel import read_panels, write_panels
-from whowrote_experiments.table1 import EXTENDED, FOUR, FREE_TAILS, PUBLISHED, table1
+from whowrote_experiments.table1 import (
+    EXTENDED,
+    FOUR,
+    FREE_TAILS,
+    PUBLISHED,
+    READINGS,
+    STUDENT,
+    table1,
+    title,
+)
 from whowrote_experiments.trials import Trials, write
 
 ROOT = Path(__file__).parents[2]
-EVERY = (*FOUR, *EXTENDED, FREE_TAILS)
+EVERY = tuple(dict.fromkeys((*FOUR, *EXTENDED, FREE_TAILS, *READINGS, *READINGS.values())))
 
 
 @pytest.fixture
@@ -38,6 +47,7 @@ def test_the_table_is_mean_and_spread_of_what_folds_chose() -> None:
     made = trials()
     table = table1(made)
     assert list(table.cells) == [(method, share) for method in FOUR for share in SIZES]
+    assert table1(trials(EVERY)).methods[:5] == [*READINGS, STUDENT]
     cell = table.cells["GMM-VAE", 0.2]
     own = [row for row in made.rows if (row.method, row.share) == ("GMM-VAE", 0.2)]
     best = [
@@ -84,7 +94,7 @@ def test_verdicts_say_yes() -> None:
     assert claims.lowest_error(table).holds
     assert claims.falls_with_data(table).holds
     assert claims.tails_get_heavier(found).holds
-    assert "points ahead of GMM-VAE (p = 0." in claims.lowest_error(table).why
+    assert "points ahead of GMM-VAE, joint (p = 0." in claims.lowest_error(table).why
 
 
 def test_verdicts_say_no() -> None:
@@ -97,10 +107,11 @@ def test_verdicts_say_no() -> None:
     )
     table = table1(Trials(rows))
     assert claims.lowest_error(table).holds is False
-    assert "points behind GMM-VAE" in claims.lowest_error(table).why
+    assert "points behind GMM-VAE, joint" in claims.lowest_error(table).why
     falls = claims.falls_with_data(table)
     assert falls.holds is False
-    assert falls.why.startswith("0 of 4 steps fall (not: SMM-VAE from 20% to 100% by ")
+    named = "SMM-VAE, bound, joint, linear nu"
+    assert falls.why.startswith(f"0 of 4 steps fall (not: {named} from 20% to 100% by ")
 
 
 def test_tails_that_get_lighter() -> None:
@@ -246,13 +257,19 @@ def test_the_page_is_filled_from_records(
 ) -> None:
     target = tmp_path / "published.md"
     target.write_text((ROOT / "docs" / "published.md").read_text())
-    arguments = ["page.py", "--records", records, "--page", target]
+    changes = tmp_path / "changes"
+    write(trials(("SMM-VAE, plain", "SMM-VAE, changed")), changes / "made_up.parquet")
+    arguments = ["page.py", "--records", records, "--changes", changes, "--page", target]
     monkeypatch.setattr(sys, "argv", list(map(str, arguments)))
     page.main()  # type: ignore[attr-defined]
     text = target.read_text()
     assert text.count(MISSING) == 1  # no reviews in these records
     assert "**Yes.** Lowest at 2 of 2 sizes" in text
-    assert "| SMM-VAE | **" in text or "| SMM-VAE, extended | **" in text
+    bold = [line.split(" | ")[0] for line in text.splitlines() if "**" in line]
+    student = [f"| {title(name)}" for name in (STUDENT, EXTENDED[0], *READINGS)]
+    assert set(student) & set(bold)
+    assert all(f"\n*{name}*\n" in text for name in READINGS)
+    assert "| SMM-VAE, changed | " in text
     assert (tmp_path / "figure5_free_tails.png").is_file()
 
 

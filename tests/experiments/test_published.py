@@ -193,6 +193,24 @@ def _seen(rows: list[Record]) -> list[tuple[str, float | None]]:
     return sorted((row.settings_text, row.development_error) for row in rows)
 
 
+def test_the_plan_of_a_method_reaches_its_fits_and_its_file(
+    protocol: Protocol, material: Material, tmp_path: Path
+) -> None:
+    unit, split = _unit(protocol, "SMM-VAE"), whole(material)[0]
+    steady = replace(unit, method=replace(unit.method, plan={"final_rate": 1.0}))
+    fits = [
+        published._sweep(one, material, {0: split}, protocol, "cpu", tmp_path / str(number))
+        for number, one in enumerate((unit, steady))
+    ]
+    assert [own[0].protocol["final_rate"] for own in fits] == [0.05, 1.0]
+    assert fits[0][0].development_log_loss != fits[1][0].development_log_loss
+    marks = [published._mark(one, material, protocol) for one in (unit, steady)]
+    assert marks[0] != marks[1]
+    unknown = replace(unit, method=replace(unit.method, plan={"final": 1.0}))
+    with pytest.raises(InputError, match="did you mean 'final_rate'"):
+        published._sweep(unknown, material, {0: split}, protocol, "cpu", tmp_path / "none")
+
+
 def test_processes_give_what_one_gives(protocol: Protocol, material: Material) -> None:
     unit, splits = _unit(protocol, "SVM (RBF kernel)"), {0: whole(material)[0]}
     alone, spread = (svm_records(unit, material, splits, workers=n) for n in (1, 2))

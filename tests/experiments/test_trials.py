@@ -62,6 +62,34 @@ def test_parts_are_joined_and_what_is_there_twice_counts_once(tmp_path: Path) ->
     assert chosen(read(tmp_path / "all.parquet")) == chosen(made)
 
 
+def test_fewer_digits_make_a_smaller_file_with_the_same_errors_and_choices(tmp_path: Path) -> None:
+    made = trials()
+    write(made, tmp_path / "made.parquet")
+    sizes = {}
+    for digits in (None, 3):
+        pack([tmp_path / "made.parquet"], tmp_path / f"{digits}.parquet", digits)
+        sizes[digits] = (tmp_path / f"{digits}.parquet").stat().st_size
+    short, whole = (read(tmp_path / f"{digits}.parquet") for digits in (3, None))
+    assert sizes[3] < sizes[None]
+    assert chosen(short) == chosen(whole)
+    for ours, theirs in zip(short.rows, whole.rows, strict=True):
+        assert (ours.test_error, ours.split) == (theirs.test_error, theirs.split)
+        assert theirs.df is None or ours.df == pytest.approx(theirs.df, rel=6e-3)
+    assert any(a.df != b.df for a, b in zip(short.rows, whole.rows, strict=True))
+    with pytest.raises(InputError, match="digits is 0; it must be"):
+        pack([tmp_path / "made.parquet"], tmp_path / "none.parquet", 0)
+
+
+def test_a_part_of_the_trials_expects_what_can_be_known() -> None:
+    made = trials()
+    some = made.only(("SMM-VAE", "GMM-VAE"))
+    assert some.methods == ["SMM-VAE", "GMM-VAE"]
+    assert some.coverage() == f"{len(some)} of {len(some)} fits"
+    ends = made.only(("SMM-VAE",), (0.2,))
+    assert {(row.method, row.share) for row in ends.rows} == {("SMM-VAE", 0.2)}
+    assert ends.expected == {"blog30": {}}
+
+
 def test_a_sweep_that_was_killed_says_how_far_it_came() -> None:
     made = trials()
     assert made.coverage() == f"{len(made):,} of {len(made):,} fits"

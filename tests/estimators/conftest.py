@@ -35,7 +35,13 @@ class Data(NamedTuple):
 
 @pytest.fixture(scope="session")
 def quick() -> dict[str, Any]:
-    """Settings that learn the blobs in a fraction of a second."""
+    """Settings that learn the blobs in a fraction of a second, from random networks."""
+    return QUICK | {"start": "random"}
+
+
+@pytest.fixture(scope="session")
+def quick_clusters() -> dict[str, Any]:
+    """The same without labels."""
     return dict(QUICK)
 
 
@@ -53,7 +59,7 @@ def component(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def classifier(component: str, blobs: Data) -> MixtureVAEClassifier:
-    return MixtureVAEClassifier(component, **QUICK).fit(blobs.X, blobs.y)
+    return MixtureVAEClassifier(component, start="random", **QUICK).fit(blobs.X, blobs.y)
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +76,7 @@ def model(request: pytest.FixtureRequest, component: str) -> Any:
 
 @pytest.fixture(scope="session")
 def ensemble(blobs: Data) -> MixtureVAEClassifier:
-    return MixtureVAEClassifier(n_members=3, **QUICK).fit(blobs.X, blobs.y)
+    return MixtureVAEClassifier(n_members=3, start="random", **QUICK).fit(blobs.X, blobs.y)
 
 
 @pytest.fixture(scope="session")

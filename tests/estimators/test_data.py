@@ -37,8 +37,10 @@ def test_pandas_in_and_out(estimator: Any, blobs: Any, quick: dict[str, Any]) ->
     assert type(plain) is np.ndarray
 
 
-def test_a_clusterer_does_not_warn_of_its_own_rows(blobs: Any, quick: dict[str, Any]) -> None:
-    model = MixtureVAEClusterer(3, **quick | {"max_epochs": 1})
+def test_a_clusterer_does_not_warn_of_its_own_rows(
+    blobs: Any, quick_clusters: dict[str, Any]
+) -> None:
+    model = MixtureVAEClusterer(3, **quick_clusters | {"max_epochs": 1})
     model.fit(frame(blobs.X))  # warnings are errors here
     assert model.labels_.tolist() == model.predict(frame(blobs.X)).tolist()
     with pytest.warns(UserWarning, match="X does not have valid feature names"):

@@ -35,9 +35,9 @@ NAMES = np.array(["Ann", "Zoë", "渡辺"])[CODES]
 ASKS = ("predict", "predict_proba", "score_samples", "transform", "typicality", "bound")
 
 MODELS: dict[str, Any] = {
-    "names": lambda: MixtureVAEClassifier(**QUICK).fit(X, NAMES),
-    "integers": lambda: MixtureVAEClassifier(**QUICK).fit(X, CODES + 7),
-    "booleans": lambda: MixtureVAEClassifier(**QUICK).fit(X, CODES == 1),
+    "names": lambda: MixtureVAEClassifier(start="random", **QUICK).fit(X, NAMES),
+    "integers": lambda: MixtureVAEClassifier(start="random", **QUICK).fit(X, CODES + 7),
+    "booleans": lambda: MixtureVAEClassifier(start="random", **QUICK).fit(X, CODES == 1),
     "float64": lambda: MixtureVAEClassifier(dtype="float64", **QUICK).fit(X, NAMES),
     "gaussian": lambda: MixtureVAEClassifier("gaussian", **QUICK).fit(X, NAMES),
     "ensemble": lambda: MixtureVAEClassifier(n_members=3, **QUICK).fit(X, NAMES),
@@ -111,7 +111,7 @@ def test_clusters_come_along(tmp_path: Path) -> None:
 def test_names_of_columns_come_along(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
-    model = MixtureVAEClassifier(**QUICK).fit(table, NAMES)
+    model = MixtureVAEClassifier(start="random", **QUICK).fit(table, NAMES)
     model.save(tmp_path / "file")
     twin = MixtureVAEClassifier.load(tmp_path / "file")
     assert twin.predict(table).tolist() == model.predict(table).tolist()
@@ -284,7 +284,7 @@ def holds(path: Path, value: float) -> bool:
 def test_no_training_row_is_in_the_file(tmp_path: Path) -> None:
     rows = X.copy()
     rows[7] = [1.23456789, 2.3456789, 3.456789, 4.56789]
-    model = MixtureVAEClassifier(**QUICK).fit(rows, NAMES)
+    model = MixtureVAEClassifier(start="random", **QUICK).fit(rows, NAMES)
     model.save(tmp_path / "file")
     standardised = (rows[7] - model.fitted_.scaling.mean) / model.fitted_.scaling.scale
     for value in [*rows[7].tolist(), *standardised.tolist()]:
@@ -298,7 +298,7 @@ def test_the_file_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     sizes = []
     for times in (1, 8):
         rows, names = np.tile(X, (times, 1)), np.tile(NAMES, times)
-        MixtureVAEClassifier(**QUICK).fit(rows, names).save(tmp_path / "file")
+        MixtureVAEClassifier(start="random", **QUICK).fit(rows, names).save(tmp_path / "file")
         sizes.append((tmp_path / "file").stat().st_size)
     assert abs(sizes[1] - sizes[0]) < 0.25 * X.nbytes
 

@@ -87,9 +87,9 @@ def test_cross_validation_in_a_pipeline(blobs: Any, quick: dict[str, Any]) -> No
 
 
 def test_cross_validation_of_a_clusterer_scores_held_out_density(
-    blobs: Any, quick: dict[str, Any]
+    blobs: Any, quick_clusters: dict[str, Any]
 ) -> None:
-    scores = cross_validate(MixtureVAEClusterer(3, warm_up=2, **quick), blobs.X, cv=2)
+    scores = cross_validate(MixtureVAEClusterer(3, warm_up=2, **quick_clusters), blobs.X, cv=2)
     assert np.isfinite(scores["test_score"]).all()
 
 

@@ -107,7 +107,9 @@ def test_clusters_are_numbered_by_size(clusterer: MixtureVAEClusterer) -> None:
     assert len(sizes) == 3
 
 
-def test_phases_of_clustering(clusterer: MixtureVAEClusterer, blobs: Any, quick: Any) -> None:
+def test_phases_of_clustering(
+    clusterer: MixtureVAEClusterer, blobs: Any, quick_clusters: Any
+) -> None:
     phases = [record["phase"] for record in clusterer.history_]
     assert phases.count("provisional") == 15
     assert set(phases) == {"provisional", "bound"}
@@ -115,7 +117,7 @@ def test_phases_of_clustering(clusterer: MixtureVAEClusterer, blobs: Any, quick:
         warnings.simplefilter(
             "ignore", ClusterWarning
         )  # one epoch leaves the clusters as they fall
-        cold = MixtureVAEClusterer(3, warm_up=0, **quick | {"max_epochs": 1}).fit(blobs.X)
+        cold = MixtureVAEClusterer(3, warm_up=0, **quick_clusters | {"max_epochs": 1}).fit(blobs.X)
     assert [record["phase"] for record in cold.history_] == ["bound"]
 
 
@@ -269,11 +271,11 @@ def test_one_cluster_is_a_plain_autoencoder(component: str, blobs: Any, quick: A
     np.testing.assert_array_equal(model.predict_proba(blobs.X), 1.0)
 
 
-def test_many_columns_start_from_leading_directions(quick: dict[str, Any]) -> None:
+def test_many_columns_start_from_leading_directions(quick_clusters: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(90) % 2
     X = rng.normal(size=(90, 40)) + 4.0 * y[:, None]
-    model = MixtureVAEClusterer(2, **quick | {"warm_up": 10, "dropout": 0.0}).fit(X)
+    model = MixtureVAEClusterer(2, **quick_clusters | {"warm_up": 10, "dropout": 0.0}).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.9
 
 

@@ -244,7 +244,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             found = fit.fitted.held_out_figures(X, codes, unseen)
         ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=few)
         fit.fitted = replace(fit.fitted, ranks=ranks)
-        if fit.stayed and validation.fraction and not len(rest):  # then validation rows teach too
+        chosen = folds is None and given is None  # by us, to steer by: now they teach as well
+        if fit.stayed and chosen and not len(rest):
             everyone = assign(fit.fitted.fleet, known, codes, Validation())
             initialize_by_regression(fit.fitted.fleet, rows, everyone)
 

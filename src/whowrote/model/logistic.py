@@ -31,10 +31,12 @@ PENALTIES = tuple(10.0 ** (step * 3 / 4) for step in range(0, -10, -1))
 """Lambda for a row and a thousand hidden units, from strong to weak."""
 SPREADS = (0.35, 0.7, 1.4)
 """Standard deviations of what the hidden units are given, to choose from."""
-SPREAD_ROWS, SPREAD_UNITS, DECODER_UNITS = 500, 128, 128
-"""The spread is chosen on so many rows and units; so many units of the decoder begin at work."""
 MANY_ROWS = 1000
 """From so many on, one part of the rows is held out instead of all in turn."""
+SPREAD_ROWS, SPREAD_UNITS = 500, {"few": 512, "many": 128}
+"""The spread is chosen on so many rows and units, these by the number of rows."""
+DECODER_UNITS = 128
+"""So many units of the decoder begin at work."""
 STEPS = {"few": 24, "many": 8}
 """Of accelerated ascent for each penalty, from where the last one ended, by the number of rows."""
 TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
@@ -45,6 +47,11 @@ WIDENINGS = tuple(2.0 ** (step / 2) for step in range(-6, 11))
 """By how much components may be wider than the scatter of held-out rows."""
 SHARPNESS = math.exp(2 * FIRST_LOG_SCALE)
 """The variance of q(x | o) at the start."""
+
+
+def number_of(rows: int | Tensor) -> str:
+    """What so many rows are."""
+    return "few" if rows < MANY_ROWS else "many"
 
 
 # -- regressions ---------------------------------------------------------------------------------
@@ -124,7 +131,7 @@ def logistic(
     u, k = spectrum.u.float(), len(log_prior)  # half as much to read, many times
     across, prior, root = u.mT.contiguous(), log_prior.float()[:, None], weights.sqrt().float()
     targets, folds = functional.one_hot(labels, k).to(u).mT, fold_numbers(labels)
-    held, steps = folds >= 0, STEPS["few" if len(labels) < MANY_ROWS else "many"]
+    held, steps = folds >= 0, STEPS[number_of(len(labels))]
     learnt_from = torch.arange(-1, int(folds.max()) + 1, device=folds.device)[:, None] != folds
     learnt_from = (learnt_from | (torch.arange(len(learnt_from))[:, None] == 0).to(held)) * root
     state, best, since = u.new_zeros(len(learnt_from), k, u.shape[1]), None, 0
@@ -160,7 +167,7 @@ def fold_numbers(labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
     order = shuffled.to(labels.device)[labels[shuffled].argsort(stable=True)]
     folds = torch.empty_like(labels)
     turn = torch.arange(len(labels), device=labels.device)
-    if len(labels) < MANY_ROWS:
+    if number_of(len(labels)) == "few":
         most = 10 if len(labels) < 300 else 5
         folds[order] = turn % int(torch.bincount(labels).double().median().clamp(2, most))
     else:
@@ -259,7 +266,8 @@ def logistic_start(
     fleet: MixtureVAE, batch: Batch, weights: Float[Tensor, "m n"] | None = None
 ) -> None:
     """Set networks and mixture of every member from its rows."""
-    _spread_hidden(fleet.encoder, batch)
+    if fleet.architecture.hidden:
+        _spread_hidden(fleet.encoder, batch)
     shape = *batch.labels.shape, fleet.architecture.latent_dim
     latents = torch.zeros(shape, dtype=torch.float64, device=batch.labels.device)
     features = fleet.encoder.hidden(batch.inputs)
@@ -284,7 +292,8 @@ def _spread_hidden(encoder: Network, batch: Batch) -> None:
     order = torch.randperm(len(thresholds), generator=torch.Generator().manual_seed(0))
     thresholds = thresholds[order].to(unit)
     for member, labels in enumerate(batch.labels):
-        spread = _best_spread(encoder, given[member], thresholds, labels[:SPREAD_ROWS])
+        size = number_of((labels != UNLABELLED).sum())
+        spread = _best_spread(encoder, given[member], thresholds, labels[:SPREAD_ROWS], size)
         first.weight[member] = spread * direction[member]
         first.bias[member] = spread * (thresholds - centre[member])
 
@@ -313,6 +322,7 @@ def _best_spread(
     given: Float[Tensor, "n h"],
     thresholds: Float[Tensor, " h"],
     labels: Int[Tensor, " n"],
+    size: str,
 ) -> float:
     """By the held-out error of a ridge regression on some of the units."""
     known = labels != UNLABELLED
@@ -320,7 +330,7 @@ def _best_spread(
     targets = targets - targets.mean(0)
     losses = {}
     for spread in SPREADS:
-        part = spread * (given[known] + thresholds)[:, :SPREAD_UNITS]
+        part = spread * (given[known] + thresholds)[:, : SPREAD_UNITS[size]]
         features = encoder.activate(part).double()
         losses[spread] = ridge(Spectrum.of(features, torch.ones_like(targets[:, 0])), targets).loss
     return min(losses, key=lambda spread: losses[spread])
@@ -409,7 +419,8 @@ def start_decoder(
 ) -> None:
     """A ridge regression of rows on what the hidden layers say of their latents, and its error."""
     first, last, width = decoder.first, decoder.last, targets.shape[-1]
-    first.weight.div_(first(latents).std(dim=1).clamp(min=1e-6).unsqueeze(1))
+    if first is not last:
+        first.weight.div_(first(latents).std(dim=1).clamp(min=1e-6).unsqueeze(1))
     features = decoder.hidden(latents)[:, :, :DECODER_UNITS]
     for member, rows in enumerate(targets.double()):
         middle = rows.mean(0)

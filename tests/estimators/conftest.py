@@ -40,8 +40,8 @@ def quick() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def quick_clusters() -> dict[str, Any]:
-    """The same without labels."""
+def quick_for_both() -> dict[str, Any]:
+    """The same for estimators with labels, from their default start, and without."""
     return dict(QUICK)
 
 

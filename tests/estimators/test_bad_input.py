@@ -49,7 +49,10 @@ def test_values_must_not_be_absurd(classifier: MixtureVAEClassifier) -> None:
     ("settings", "message"),
     [
         ({"component": "student"}, "component is 'student'.*did you mean 'student-t'"),
-        ({"component": "xyz"}, "component is 'xyz'; it must be one of student-t, gaussian$"),
+        (
+            {"component": "xyz"},
+            "component is 'xyz'; it must be one of student-t, gaussian, standard-normal$",
+        ),
         ({"activation": "tahn"}, "activation is 'tahn'.*did you mean 'tanh'"),
         ({"objective": "bond"}, "objective is 'bond'.*did you mean 'bound'"),
         ({"dtype": "float16"}, "dtype is 'float16'.*float32, float64"),

@@ -23,9 +23,10 @@ def frame(X: np.ndarray) -> pd.DataFrame:
 # Data frames
 
 
+@pytest.mark.filterwarnings("ignore::whowrote.errors.ClusterWarning")  # so short a fit may merge
 @pytest.mark.parametrize("estimator", [MixtureVAEClassifier, MixtureVAEClusterer])
-def test_pandas_in_and_out(estimator: Any, blobs: Any, quick: dict[str, Any]) -> None:
-    model = estimator(**quick | {"max_epochs": 1, "latent_dim": 2})
+def test_pandas_in_and_out(estimator: Any, blobs: Any, quick_for_both: dict[str, Any]) -> None:
+    model = estimator(**quick_for_both | {"max_epochs": 1, "latent_dim": 2})
     rows = frame(blobs.X)
     found = model.set_output(transform="pandas").fit(rows, blobs.y).transform(rows)
     assert isinstance(found, pd.DataFrame)
@@ -38,9 +39,9 @@ def test_pandas_in_and_out(estimator: Any, blobs: Any, quick: dict[str, Any]) ->
 
 
 def test_a_clusterer_does_not_warn_of_its_own_rows(
-    blobs: Any, quick_clusters: dict[str, Any]
+    blobs: Any, quick_for_both: dict[str, Any]
 ) -> None:
-    model = MixtureVAEClusterer(3, **quick_clusters | {"max_epochs": 1})
+    model = MixtureVAEClusterer(3, **quick_for_both | {"max_epochs": 1})
     model.fit(frame(blobs.X))  # warnings are errors here
     assert model.labels_.tolist() == model.predict(frame(blobs.X)).tolist()
     with pytest.warns(UserWarning, match="X does not have valid feature names"):
@@ -126,10 +127,11 @@ def told(X: Any) -> list[str]:
     return [str(one.message) for one in found]
 
 
-def test_one_absurd_row_is_named_and_learnt_from(quick: dict[str, Any]) -> None:
+@pytest.mark.filterwarnings("ignore::whowrote.errors.ClusterWarning")  # so short a fit may merge
+def test_one_absurd_row_is_named_and_learnt_from(quick_for_both: dict[str, Any]) -> None:
     X, y = make_blobs(300, centers=3, n_features=4, random_state=0)
     X[7] = 1e12
-    settings = quick | {"max_epochs": 1}
+    settings = quick_for_both | {"max_epochs": 1}
     for model in (MixtureVAEClassifier(**settings), MixtureVAEClusterer(3, **settings)):
         sentence = r"row 7 of X has 1e\+12 in column 0, .*\(4 such in all\).*drop, clip or impute"
         with pytest.warns(DataWarning, match=sentence) as caught:

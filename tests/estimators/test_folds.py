@@ -96,7 +96,7 @@ def test_held_out_answers_are_humbler() -> None:
     folds = np.empty(48, dtype=int)
     for code in range(3):
         folds[codes == code] = np.arange(16) % MEMBERS
-    model = fitted(codes, folds, noise, max_epochs=40, dropout=0.0)
+    model = fitted(codes, folds, noise, start="random", max_epochs=40, dropout=0.0)
     seen, held_out = [], []
     for member in range(MEMBERS):
         own = model.member(member).predict_proba(noise)[np.arange(48), codes]

@@ -86,8 +86,13 @@ def test_the_bound_is_about_the_projection(words: Any, quick: dict[str, Any]) ->
     assert plain.inverse_transform(Z).shape == (3, 300)
 
 
-def test_clusters_of_wide_sparse_rows(words: Any, quick: dict[str, Any]) -> None:
-    settings = quick | {"projection_dim": 10, "warm_up": 40, "max_epochs": 5, "batch_size": 16}
+def test_clusters_of_wide_sparse_rows(words: Any, quick_for_both: dict[str, Any]) -> None:
+    settings = quick_for_both | {
+        "projection_dim": 10,
+        "warm_up": 40,
+        "max_epochs": 5,
+        "batch_size": 16,
+    }
     model = MixtureVAEClusterer(3, **settings | {"label_weight": 10.0, "dropout": 0.0})
     assert adjusted_rand_score(words[1], model.fit(words[0]).labels_) > 0.2
 
@@ -108,7 +113,7 @@ def test_clusters_are_numbered_by_size(clusterer: MixtureVAEClusterer) -> None:
 
 
 def test_phases_of_clustering(
-    clusterer: MixtureVAEClusterer, blobs: Any, quick_clusters: Any
+    clusterer: MixtureVAEClusterer, blobs: Any, quick_for_both: Any
 ) -> None:
     phases = [record["phase"] for record in clusterer.history_]
     assert phases.count("provisional") == 15
@@ -117,12 +122,12 @@ def test_phases_of_clustering(
         warnings.simplefilter(
             "ignore", ClusterWarning
         )  # one epoch leaves the clusters as they fall
-        cold = MixtureVAEClusterer(3, warm_up=0, **quick_clusters | {"max_epochs": 1}).fit(blobs.X)
+        cold = MixtureVAEClusterer(3, warm_up=0, **quick_for_both | {"max_epochs": 1}).fit(blobs.X)
     assert [record["phase"] for record in cold.history_] == ["bound"]
 
 
-def test_a_random_start_runs(blobs: Any, quick: dict[str, Any]) -> None:
-    settings = quick | {"initialization": "random", "warm_up": 2, "max_epochs": 2}
+def test_a_random_start_runs(blobs: Any, quick_for_both: dict[str, Any]) -> None:
+    settings = quick_for_both | {"initialization": "random", "warm_up": 2, "max_epochs": 2}
     with pytest.warns(ClusterWarning, match="lie on the same rows"):
         model = MixtureVAEClusterer(3, **settings).fit(blobs.X)
     assert set(model.labels_.tolist()) <= {0, 1, 2}
@@ -195,8 +200,10 @@ def test_the_floor_is_a_part_of_the_matrix_that_is_set(clusterer: MixtureVAEClus
     torch.testing.assert_close(mixture.log_weights[0].exp().detach(), torch.tensor([0.5, 0.3, 0.2]))
 
 
-def test_the_start_with_the_highest_bound_is_kept(blobs: Any, quick: dict[str, Any]) -> None:
-    settings = quick | {"max_epochs": 2, "warm_up": 2, "dropout": 0.0}
+def test_the_start_with_the_highest_bound_is_kept(
+    blobs: Any, quick_for_both: dict[str, Any]
+) -> None:
+    settings = quick_for_both | {"max_epochs": 2, "warm_up": 2, "dropout": 0.0}
 
     def fitted(n_init: int) -> MixtureVAEClusterer:
         with warnings.catch_warnings():
@@ -255,27 +262,34 @@ def test_outliers_and_cut_clusters_are_not_taken_for_merged_ones() -> None:
     assert overlapping(np.array([[1.0, 1e-9], [1.0, 1e-9]])) == []  # empty, not overlapping
 
 
-def test_a_fit_that_merges_two_clusters_warns(blobs: Any, quick: dict[str, Any]) -> None:
+def test_a_fit_that_merges_two_clusters_warns(blobs: Any, quick_for_both: dict[str, Any]) -> None:
     """Four components on two blobs, and steps so long that they do not stay apart."""
     X = np.vstack([blobs.X[blobs.codes == 0], blobs.X[blobs.codes == 1]])
-    settings = quick | {"dropout": 0.0, "warm_up": 0, "learning_rate": 0.5, "max_epochs": 3}
+    settings = quick_for_both | {
+        "dropout": 0.0,
+        "warm_up": 0,
+        "learning_rate": 0.5,
+        "max_epochs": 3,
+    }
     with pytest.warns(ClusterWarning, match="n_init=5"):
         MixtureVAEClusterer(4, **settings).fit(X)
 
 
-def test_one_cluster_is_a_plain_autoencoder(component: str, blobs: Any, quick: Any) -> None:
-    settings = quick | {"component": component, "warm_up": 1, "max_epochs": 2}
+def test_one_cluster_is_a_plain_autoencoder(
+    component: str, blobs: Any, quick_for_both: Any
+) -> None:
+    settings = quick_for_both | {"component": component, "warm_up": 1, "max_epochs": 2}
     model = MixtureVAEClusterer(1, **settings).fit(blobs.X)
     assert set(model.labels_.tolist()) == {0}
     assert model.weights_.tolist() == [1.0]
     np.testing.assert_array_equal(model.predict_proba(blobs.X), 1.0)
 
 
-def test_many_columns_start_from_leading_directions(quick_clusters: dict[str, Any]) -> None:
+def test_many_columns_start_from_leading_directions(quick_for_both: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(90) % 2
     X = rng.normal(size=(90, 40)) + 4.0 * y[:, None]
-    model = MixtureVAEClusterer(2, **quick_clusters | {"warm_up": 10, "dropout": 0.0}).fit(X)
+    model = MixtureVAEClusterer(2, **quick_for_both | {"warm_up": 10, "dropout": 0.0}).fit(X)
     assert adjusted_rand_score(y, model.labels_) > 0.9
 
 

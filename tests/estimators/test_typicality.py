@@ -125,9 +125,14 @@ def test_own_new_rows_of_a_fitted_classifier(start: str, many: Any, quick: dict[
 
 
 @pytest.mark.filterwarnings("ignore::whowrote.errors.ClusterWarning")  # so short a fit may merge
-def test_own_new_rows_of_a_fitted_clusterer(many: Any, quick_clusters: dict[str, Any]) -> None:
+def test_own_new_rows_of_a_fitted_clusterer(many: Any, quick_for_both: dict[str, Any]) -> None:
     X, _ = many
-    settings = quick_clusters | {"hidden": 16, "validation_fraction": 0.4, "batch_size": 64, "warm_up": 4}
+    settings = quick_for_both | {
+        "hidden": 16,
+        "validation_fraction": 0.4,
+        "batch_size": 64,
+        "warm_up": 4,
+    }
     model = MixtureVAEClusterer(4, **settings).fit(X[:1500])
     own = np.arange(1500), model.predict(X[1500:])
     np.testing.assert_allclose(shares(model.typicality(X[1500:])[own]), LEVELS, atol=0.06)

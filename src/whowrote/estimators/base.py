@@ -24,7 +24,7 @@ from whowrote.estimators.fitted_classifier import (
     Sample,
     log_mean_exp,
 )
-from whowrote.estimators.scaling import Scaling, learn_scaling, warn_of_far_values
+from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
@@ -214,7 +214,6 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         random = checks.random_numbers(self.random_state)
         seeds = [int(seed) for seed in random.randint(SEED_RANGE, size=self.n_members + 1)]
         scaling = learn_scaling(X, self.projection_dim, seeds.pop(), weights)
-        warn_of_far_values(X)
         dtype: torch.dtype = getattr(torch, self.dtype)
         fleet = MixtureVAE(self._architecture(X.shape[0], k, scaling), self._members(seeds), dtype)
         fleet.to(checks.choose_device(self.device))
@@ -243,7 +242,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         fleet.to(checks.choose_device(self.device))
         history = list(self.history_)
         goes_on = replace(fitted, fleet=fleet, settings=self._settings())
-        return Fit(goes_on, history, earlier=len(history), sound=True)
+        return Fit(goes_on, history, earlier=len(history), continued=True, sound=True)
 
     @property
     def _goes_on(self) -> bool:

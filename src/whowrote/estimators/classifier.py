@@ -29,7 +29,7 @@ from whowrote.estimators.fitted_classifier import (
     Sample,
 )
 from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
-from whowrote.estimators.scaling import stacked
+from whowrote.estimators.scaling import stacked, warn_of_far_values
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.progress import listening
@@ -206,6 +206,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
                 weights = None if (weights == weights[0]).all() else weights
                 fold_of = None if fold_of is None else fold_of[counts]
             k = len(labels.classes)
+            if not self._goes_on:
+                warn_of_far_values(X)
             fit = self._continued(X.shape[0], k) if self._goes_on else self._start(X, k, weights)
             fit.callbacks = checks.callbacks_of(callbacks)
             self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
@@ -255,12 +257,12 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         """A start, one phase on the labelled rows, and one on all where some have no label."""
         watch = "log-loss" if self._setting("label_weight") >= self.joint_weight else "bound"
         others = torch.as_tensor(rest, device=fit.fitted.device)
-        started = not fit.earlier and self.start == "logistic"
+        started = not fit.continued and self.start == "logistic"
         if started:
             self._begin(fit, rows, assignment.with_rows(others), watch, bool(len(rest)))
             if not any(len(own) for own in assignment.validation):
                 return  # nothing says whether training would gain
-        elif not fit.earlier:
+        elif not fit.continued:
             initialize(fit.fitted.fleet, rows, assignment)
         before = fit.fitted.means.copy()
         if not (started and len(rest)):

@@ -33,7 +33,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import ClusterWarning, InputError
 from whowrote.estimators.base import SEED_RANGE, MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, HeldOutRanks, Sample
-from whowrote.estimators.scaling import Scaling, stacked
+from whowrote.estimators.scaling import Scaling, stacked, warn_of_far_values
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import set_components
@@ -146,6 +146,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                     f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); "
                     "every cluster needs a row: lower n_components"
                 )
+            if not self._goes_on:
+                warn_of_far_values(X)
             more = None if validation is None else self._read(validation, reset=False)
             called = checks.callbacks_of(callbacks)
             fit, provisional = self._best_of_starts(X, more, called)
@@ -184,7 +186,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             everything, given = stacked(X, held_out), n + np.arange(held_out.shape[0])
         validation = Validation(self.validation_fraction, given=given)
         assignment = assign(fit.fitted.fleet, np.arange(n), np.zeros(n, dtype=np.int64), validation)
-        if not fit.earlier:
+        if not fit.continued:
             seed = fit.fitted.fleet.members[0].seed
             provisional = self._provisional(X, fit.fitted.scaling, seed)
             rows = fit.rows(X, provisional)

@@ -461,12 +461,13 @@ class FittedClassifier:
 class Fit:
     """What a fit builds up, phase by phase.
 
-    ``earlier`` counts the records of the fit that this one goes on from (``warm_start``).
+    ``continued``: it goes on from an earlier one (``warm_start``), which has ``earlier`` records.
     """
 
     fitted: FittedClassifier
     history: list[dict[str, Any]] = field(default_factory=list)
     earlier: int = 0
+    continued: bool = False
     converged: bool = False
     sound: bool = False
     """Whether the present state is worth keeping: trained, or started by a regression."""

@@ -191,7 +191,7 @@ def warn_of_far_values(X: Any) -> None:
         f"are within {unit[place]:.3g} of the median ({len(found)} such in all): beside it they "
         "can hardly be told apart; look for a wrong value, and drop, clip or impute it",
         DataWarning,
-        stacklevel=4,  # where fit was called
+        stacklevel=3,  # where fit was called
     )
 
 

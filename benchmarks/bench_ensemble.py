@@ -31,6 +31,7 @@ def made_up_vectors() -> tuple[np.ndarray, np.ndarray]:
 def seconds(n_members: int, X: np.ndarray, y: np.ndarray) -> float:
     """One fit of a fixed number of epochs."""
     model = MixtureVAEClassifier(
+        start="random",
         n_members=n_members,
         latent_dim=50,
         max_epochs=EPOCHS,

@@ -44,7 +44,7 @@ def learnt(kind: str, n: int, seed: int, settings: dict[str, Any]) -> list[float
     """Degrees of freedom in the order of the true components."""
     X, y = rows(n, seed)
     if kind == "classifier":
-        model = MixtureVAEClassifier(random_state=seed, **settings).fit(X, y)
+        model = MixtureVAEClassifier(start="random", random_state=seed, **settings).fit(X, y)
         return [float(df) for df in model.degrees_of_freedom_]
     clusterer = MixtureVAEClusterer(3, random_state=seed, **settings).fit(X)
     own = [np.bincount(clusterer.labels_[y == k], minlength=3).argmax() for k in range(3)]

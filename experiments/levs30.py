@@ -31,6 +31,7 @@ RESULTS = Path(__file__).parent / "results"
 def make_model(options: argparse.Namespace) -> MixtureVAEClassifier:
     """The settings chosen on the development rows."""
     return MixtureVAEClassifier(
+        start="random",
         component=options.component,
         latent_dim=100,
         hidden=512,

@@ -45,7 +45,12 @@ def make_model(seed: int, epochs: int, refinement: int | None = None) -> Mixture
         else {"warm_up": epochs, "max_epochs": refinement}
     )
     return MixtureVAEClassifier(
-        latent_dim=50, validation_fraction=0.0, random_state=seed, device="auto", **length
+        start="random",
+        latent_dim=50,
+        validation_fraction=0.0,
+        random_state=seed,
+        device="auto",
+        **length,
     )
 
 

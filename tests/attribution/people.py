@@ -53,7 +53,7 @@ def strangers(count: int) -> list[str]:
 
 
 NEW, NEW_AUTHORS = corpus(4, 5, seed=1)
-QUICK = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=3, random_state=0)
+QUICK = MixtureVAEClassifier(start="random", n_members=2, hidden=8, max_epochs=3, random_state=0)
 
 
 def quick(**settings: Any) -> Attributor:

@@ -164,7 +164,7 @@ def test_a_failed_fit_leaves_the_model_as_it_was() -> None:
 
 
 def test_the_seed_counts_for_a_given_model() -> None:
-    unseeded = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=2)
+    unseeded = MixtureVAEClassifier(start="random", n_members=2, hidden=8, max_epochs=2)
     one, two = (Attributor("ngrams", unseeded).fit(*corpus(2, 3)) for _ in range(2))
     assert one.id_ == two.id_
 

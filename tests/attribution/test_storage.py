@@ -24,7 +24,7 @@ from whowrote.features import NGrams
 
 NEW = [*corpus(4, 2, seed=1)[0], *strangers(1), texts_by(0, 1, words=1000, seed=2)[0]]
 SECRETS = ("Zyxwvuts", "Qölßpmnb", "jkqxvhwz")
-QUICK = MixtureVAEClassifier(n_members=2, hidden=8, max_epochs=2, random_state=0)
+QUICK = MixtureVAEClassifier(start="random", n_members=2, hidden=8, max_epochs=2, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -78,8 +78,7 @@ GENERATION = {
     "initial_df": 30.0,
     "df_rate": 0.01,
     "label_weight": 0.0,
-    "max_epochs": 60,
-    "patience": 15,
+    "validation_fraction": 0.0,
 }
 """Parameters of a model that is to generate."""
 
@@ -155,10 +154,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     def for_generation(cls, **parameters: Any) -> Self:
         """A model to draw new rows from: few latent directions, and no label term to fold them.
 
-        A component a class is fitted in closed form to the leading directions of the rows, and
-        training maximises the joint bound, by which it also stops early. nu stays near 30: learnt,
-        it falls below 5 to explain a few odd rows, and then many draws are odder than any row.
-        ``parameters`` replace those of this setting.
+        A component a class is fitted to the leading directions of the rows by
+        expectation-maximisation, and that is all: training raises the bound and makes draws worse.
+        nu stays at 30: learnt, it falls below 5 to explain a few odd rows, and then many draws are
+        odder than any row. ``parameters`` replace those of this setting.
 
         >>> MixtureVAEClassifier.for_generation(latent_dim=5).label_weight
         0.0

@@ -145,7 +145,7 @@ def completed(given: Grid, n_features: int) -> Configuration:
     values["hidden"] = estimator._hidden_sizes(0, d, n_features)
     values["batch_size"] = estimator.batch_size  # None: it grows with the data
     values["dropout"] = estimator._dropout_rates()
-    return {name: _plain(name, value) for name, value in values.items()}
+    return {name: _plain(name, values[name]) for name in PARAMETERS}
 
 
 def _plain(name: str, value: Any) -> Any:

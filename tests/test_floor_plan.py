@@ -23,7 +23,9 @@ STANDARD = sys.stdlib_module_names - {
 MODEL_MAY_IMPORT = {"torch", "jaxtyping", *STANDARD}
 MODEL_MAY_USE = {"model", "errors", "private"}
 
-MOST_FILES, MOST_LINES, LONGEST_FUNCTION = 105, 500, 60
+MOST_FILES, MOST_LINES, LONGEST_FUNCTION = 108, 500, 60
+"""Four files more than before the extractor had a second tower: word pieces, a transformer over
+them, the layers that both towers share, and the feature set."""
 
 
 def modules_of(source: Path) -> dict[str, Path]:

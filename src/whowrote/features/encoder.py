@@ -10,8 +10,8 @@ with :math:`E` the pieces, :math:`P` their places, :math:`M` their marks (:mod:`
 sentence encoder (all-MiniLM-L6-v2, Apache-2.0); marks start at zero. A text is read in equal
 stretches, and the means run over all of them.
 
-On a CPU the products run in 8 bits, weights by rows and inputs by text: one text at a time, so that
-no text changes the steps at which another one is rounded.
+Reading, the products run in 8 bits: weights and inputs are rounded row by row, so that no text
+changes how another one is rounded.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
+from whowrote import private
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.features.layers import Standardise, drop
@@ -35,7 +36,8 @@ from whowrote.features.pieces import MARKS, PieceRows
 
 MOST_STRETCHES = 16
 """Of one text; a longer one is read in so many stretches at equal distances."""
-PIECES_PER_GROUP = 65_536
+PIECES_PER_GROUP = {"cpu": 512, "cuda": 65_536}
+"""Pieces that go through the layers together, by device: as many as it likes."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,12 @@ class DevicePieces:
         """Stretches, opened and closed, in groups of about one length."""
         device = self.pieces.device
         order = np.argsort(-stretches.lengths, kind="stable")
+        at_once = PIECES_PER_GROUP.get(device.type, 65_536)
         groups = []
         low = 0
         while low < len(order):
             size = int(stretches.lengths[order[low]]) + 2
-            high = low + max(1, PIECES_PER_GROUP // size)
+            high = low + max(1, at_once // size)
             own = order[low:high]
             groups.append(self._group(stretches.starts[own], stretches.lengths[own], shape))
             low = high
@@ -327,7 +330,7 @@ def start_encoder(encoder: PieceEncoder, weights: Path) -> None:
 
 # -- 8 bits --------------------------------------------------------------------------------------
 
-LEVELS = 127
+LEVELS, SMALLEST_STEP = 127, 1e-12
 
 
 def to_eight_bits(matrix: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
@@ -352,26 +355,42 @@ def from_eight_bits(whole: NDArray[np.int8], steps: NDArray[np.float16]) -> NDAr
 
 
 class EightBitLinear(nn.Module):
-    """A linear layer in whole numbers: weights by rows, inputs by call; for reading alone."""
+    r"""A linear layer in whole numbers: :math:`y_{ij} = s_i\, t_j \sum_k q_{ik} w_{jk} + b_j`.
+
+    :math:`q_i` is a row of the inputs and :math:`s_i` its largest number by 127, so no row changes
+    how another one is rounded. Where the processor multiplies whole numbers fast they are kept as
+    such; elsewhere the same numbers are multiplied in single precision. For reading alone.
+    """
+
+    whole: Tensor
+    steps: Tensor
+    bias: Tensor
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         weight = linear.weight.detach()
-        steps = (weight.abs().amax(1).double() / LEVELS).clamp(min=1e-12)
-        zeros = torch.zeros(len(weight), dtype=torch.int64)
-        whole = torch.quantize_per_channel(weight, steps, zeros, 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(whole, linear.bias)
+        steps = (weight.abs().amax(1) / LEVELS).clamp(min=SMALLEST_STEP)
+        whole = (weight / steps[:, None]).round().clamp(-LEVELS, LEVELS)
+        self.fast = weight.device.type == "cpu" and private.multiplies_bytes()
+        self.register_buffer("whole", (whole.to(torch.int8) if self.fast else whole).T)
+        self.register_buffer("steps", steps)
+        self.register_buffer("bias", linear.bias.detach())
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., in) to (..., out)."""
-        found: Tensor = torch.ops.quantized.linear_dynamic(inputs, self.packed)
-        return found
+        rows = inputs.reshape(-1, inputs.shape[-1]).float()
+        steps = (rows.abs().amax(1, keepdim=True) / LEVELS).clamp(min=SMALLEST_STEP)
+        whole = (rows / steps).round()
+        if self.fast:
+            product = private.multiply_bytes(whole.to(torch.int8), self.whole).float()
+        else:
+            product = whole @ self.whole
+        found: Tensor = product * steps * self.steps + self.bias
+        return found.view(*inputs.shape[:-1], -1)
 
 
 def in_eight_bits(encoder: PieceEncoder) -> PieceEncoder:
-    """A copy whose layers multiply whole numbers; itself where torch has no such products."""
-    if torch.backends.quantized.engine == "none":
-        return encoder
+    """A copy whose layers multiply whole numbers."""
     copied = copy.deepcopy(encoder)
     for layer in copied.layers:
         for name in ("read", "write", "up", "down"):
@@ -386,7 +405,7 @@ def encode(
     starts: IntArray,
     lengths: IntArray,
     *,
-    at_once: int = 1,
+    at_once: int,
     half: bool = False,
 ) -> Tensor:
     """(texts, lev_dim) of texts that lie at these places, so many at once; ``half``: bfloat16."""

@@ -353,7 +353,7 @@ class Reader:
         self.extractor, self.device = extractor, device
         self.network = extractor.network.to(device).requires_grad_(False)
         self.encoder = self.network.encoder
-        if self.encoder is not None and device.type == "cpu":
+        if self.encoder is not None:
             self.encoder = in_eight_bits(self.encoder)
         self.vocabulary = extractor.vocabulary
         self.known = {word: self.vocabulary.word_id(word) for word in self.vocabulary.words}
@@ -415,8 +415,7 @@ class Reader:
             return levs
         placed = DevicePieces.place(block.pieces, self.device)
         places = (block.pieces.offsets[:-1], block.pieces.lengths)
-        at_once = 1 if self.device.type == "cpu" else TEXTS_PER_BLOCK
-        encoded = encode(self.encoder, placed, *places, at_once=at_once).cpu().numpy()
+        encoded = encode(self.encoder, placed, *places, at_once=TEXTS_PER_BLOCK).cpu().numpy()
         alone = self.network.architecture.encoder.alone
         return encoded if alone else np.concatenate([levs, encoded], axis=1)
 

@@ -364,5 +364,7 @@ def svm_error(vectors: NDArray[np.float32], authors: IntArray) -> float | None:
         return None
     rows = np.flatnonzero(np.isin(authors, chosen))
     first, second = rows[::2], rows[1::2]  # an author's texts lie together
-    model = LinearSVC(C=SVM_PENALTY, random_state=0).fit(vectors[first], authors[first])
-    return float((model.predict(vectors[second]) != authors[second]).mean())
+    deviation, mean = vectors[first].std(0), vectors[first].mean(0)
+    scaled = (vectors - mean) / np.where(deviation > 0, deviation, 1.0)
+    model = LinearSVC(C=SVM_PENALTY, random_state=0).fit(scaled[first], authors[first])
+    return float((model.predict(scaled[second]) != authors[second]).mean())

@@ -34,7 +34,7 @@ from whowrote.errors import InputError
 from whowrote.features.layers import Standardise, drop
 from whowrote.features.pieces import MARKS, PieceRows
 
-MOST_STRETCHES = 16
+MOST_STRETCHES = 32
 """Of one text; a longer one is read in so many stretches at equal distances."""
 PIECES_PER_GROUP = {"cpu": 512, "cuda": 65_536}
 """Pieces that go through the layers together, by device: as many as it likes."""
@@ -48,7 +48,7 @@ class EncoderShape:
     width: int = 384
     heads: int = 12
     hidden: int = 1536
-    positions: int = 258
+    positions: int = 130
     """A stretch has so many pieces less two, for every stretch is opened and closed by one."""
     depths: tuple[int, ...] = (0, 3, 6)
     """The layers whose means go into the vector; 0 is what goes into the first."""
@@ -70,7 +70,7 @@ class EncoderShape:
         if self.layers and (self.width % self.heads or self.positions < 3):
             raise InputError(
                 f"width is {self.width}, heads {self.heads}, positions {self.positions}; the width "
-                "must be a multiple of the heads and there must be 3 positions: give 384, 12, 258"
+                "must be a multiple of the heads and there must be 3 positions: give 384, 12, 130"
             )
 
 
@@ -379,13 +379,14 @@ class EightBitLinear(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., in) to (..., out)."""
         rows = inputs.reshape(-1, inputs.shape[-1]).float()
-        steps = (rows.abs().amax(1, keepdim=True) / LEVELS).clamp(min=SMALLEST_STEP)
-        whole = (rows / steps).round()
+        largest = torch.maximum(rows.amax(1, keepdim=True), -rows.amin(1, keepdim=True))
+        steps = (largest / LEVELS).clamp(min=SMALLEST_STEP)
+        whole = (rows / steps).round_()
         if self.fast:
             product = private.multiply_bytes(whole.to(torch.int8), self.whole).float()
         else:
             product = whole @ self.whole
-        found: Tensor = product * steps * self.steps + self.bias
+        found = torch.addcmul(self.bias, product.mul_(steps), self.steps)
         return found.view(*inputs.shape[:-1], -1)
 
 

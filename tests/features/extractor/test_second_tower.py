@@ -204,10 +204,12 @@ def test_pieces_of_a_batch_are_of_its_documents(tmp_path: Path) -> None:
     assert prepared.table.pieces == TABLE.pieces
     batches = AuthorBatches(prepared, config.batch, 0)
     crops = batches.draw(3)
-    drawn = batches.draw_pieces(3, crops.documents)
-    offsets = prepared.pieces.offsets
-    assert (drawn.starts >= offsets[crops.documents]).all()
-    assert (drawn.starts + drawn.lengths <= offsets[crops.documents + 1]).all()
-    assert ((drawn.lengths >= 20) & (drawn.lengths <= 40)).all()
-    assert (batches.draw_pieces(3, crops.documents).starts == drawn.starts).all()
-    assert (batches.draw_pieces(4, crops.documents).starts != drawn.starts).any()
+    drawn = batches.draw_pieces(3, crops.documents, 15)
+    offsets, owner = prepared.pieces.offsets, crops.documents[drawn.text]
+    assert (drawn.starts >= offsets[owner]).all()
+    assert (drawn.starts + drawn.lengths <= offsets[owner + 1]).all()
+    assert drawn.lengths.max() <= 15
+    crop = np.bincount(drawn.text, drawn.lengths)
+    assert ((crop >= 20) & (crop <= 40)).all()
+    assert (batches.draw_pieces(3, crops.documents, 15).starts == drawn.starts).all()
+    assert (batches.draw_pieces(4, crops.documents, 15).starts[:9] != drawn.starts[:9]).any()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
-from whowrote.features.encoder import Stretches
+from whowrote.features.encoder import Stretches, stretches_of
 from whowrote.features.extractor.preparation import Prepared
 
 SHUFFLE_EVERY = 200
@@ -129,8 +129,8 @@ class AuthorBatches:
         starts = self.prepared.offsets[documents] + random.integers(0, own - lengths, endpoint=True)
         return Crops(authors, documents, starts, lengths)
 
-    def draw_pieces(self, step: int, documents: IntArray) -> Stretches:
-        """One crop of word pieces of each document."""
+    def draw_pieces(self, step: int, documents: IntArray, longest: int) -> Stretches:
+        """One crop of word pieces of each document, in stretches of at most ``longest``."""
         assert self.prepared.pieces is not None
         random = np.random.default_rng([self.seed, self.rank, step, 2])
         offsets = self.prepared.pieces.offsets
@@ -140,7 +140,7 @@ class AuthorBatches:
             own, random.integers(s.min_pieces, s.max_pieces, len(own), endpoint=True)
         )
         starts = offsets[documents] + random.integers(0, own - lengths, endpoint=True)
-        return Stretches(starts, lengths, np.arange(len(own)))
+        return stretches_of(starts, lengths, longest)
 
     def _sizes(self, random: np.random.Generator) -> list[int]:
         """How many authors of each domain a batch holds."""

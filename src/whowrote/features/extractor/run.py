@@ -209,7 +209,8 @@ class Run:
         layout = lay_out(crops.starts, crops.lengths, a.window, a.hop, self.device)
         pieces = None
         if self.corpus.pieces is not None:
-            drawn = self.batches.draw_pieces(self.step, crops.documents)
+            longest = a.encoder.positions - 2
+            drawn = self.batches.draw_pieces(self.step, crops.documents, longest)
             pieces = self.corpus.pieces.batch(drawn, a.encoder, len(crops))
         self.generator.manual_seed(_mixed(self.recipe.seed, self.processes.rank, self.step))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):

@@ -9,13 +9,14 @@ import torch
 from features.made_up import small_config, texts_by, write_corpus
 from features.towers import TABLE, tower_config
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, StyleExtractor, reading
+from whowrote.features import AdHominem, StyleExtractor, reading, style_extractor
 from whowrote.features.extractor.driver import Outcome, train
 from whowrote.features.extractor.losses import imitation
 from whowrote.features.extractor.run import WEIGHTS, Run
 from whowrote.features.fitted_features import restore_features
 from whowrote.features.kinds import with_settings
 from whowrote.features.reading import read_extractor, write_extractor
+from whowrote.features.streaming import Choice, embed_corpus
 from whowrote.features.style_extractor import MOST_FOR_LARGE
 
 GRAMS = {"vocabulary": {"n_grams": [60, 30]}, "network": {"gram_dim": 6, "lev_gain": 0.5}}
@@ -213,3 +214,40 @@ def test_pieces_of_a_batch_are_of_its_documents(tmp_path: Path) -> None:
     assert ((crop >= 20) & (crop <= 40)).all()
     assert (batches.draw_pieces(3, crops.documents, 15).starts == drawn.starts).all()
     assert (batches.draw_pieces(4, crops.documents, 15).starts[:9] != drawn.starts[:9]).any()
+
+
+def test_the_second_tower_can_stand_alone(tmp_path: Path) -> None:
+    config = tower_config(tmp_path, encoder={"alone": True}, training={"tower_weight": 0.5})
+    outcome = train(config, device="cpu")
+    assert outcome.history[-1].towers == {}
+    vectors = StyleExtractor(config.out / WEIGHTS).transform(TEXTS)
+    assert vectors.shape == (8, 10)
+    optimised = (config.out / "checkpoint.json").read_text()
+    assert '"alone": true' in optimised
+
+
+def test_without_layers_there_is_one_tower_as_before(tmp_path: Path) -> None:
+    plain = train(small_config(tmp_path, out="plain"), device="cpu")
+    none = train(small_config(tmp_path, out="none", encoder={"layers": 0}), device="cpu")
+    assert states(plain).keys() == states(none).keys()
+    for name, value in states(plain).items():
+        torch.testing.assert_close(states(none)[name], value, rtol=0, atol=0)
+
+
+def test_a_corpus_is_embedded_in_either_size(folder: Path, tmp_path: Path) -> None:
+    write_corpus(tmp_path / "texts.csv", range(3), count=2)
+    found = {}
+    for size in ("large", "small"):
+        choice = Choice("style", str(folder / WEIGHTS), "cpu", size)
+        done = embed_corpus(tmp_path / "texts.csv", tmp_path / f"{size}.parquet", choice)
+        found[size] = done.dimensions
+        assert choice.identity()["size"] == size
+    assert found == {"large": 22, "small": 12}
+
+
+def test_without_packaged_weights_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(style_extractor, "PRETRAINED_STYLE", tmp_path / "none")
+    with pytest.raises(InputError, match="has no weights in this version of the package"):
+        StyleExtractor().transform(TEXTS)

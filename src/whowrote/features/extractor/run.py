@@ -159,7 +159,8 @@ class Run:
             config, prepared.vocabulary, prepared.ngrams, prepared.table
         ).to(device)
         mark_rare(self.network, prepared, self.recipe.common_pieces)
-        start_grams(self.network, self.corpus, prepared, self.recipe.seed)
+        if not config.start_tables:  # else the table of the same n-grams is taken over
+            start_grams(self.network, self.corpus, prepared, self.recipe.seed)
         start_from(self.network, config.start)
         self.loss = BatchLoss(self.recipe.temperature).to(device)
         self.average = copy.deepcopy(self.network).requires_grad_(False)

@@ -46,7 +46,7 @@ def embed(
         str | None,
         typer.Option(help="Weights of your own, or the sentence-transformers model."),
     ] = None,
-    size: Annotated[str, typer.Option(help="Of style: large, or small and five times as fast.")] = (
+    size: Annotated[str, typer.Option(help="Of style: large, or small and six times as fast.")] = (
         "large"
     ),
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,

@@ -1,7 +1,7 @@
 r"""Style vectors by two towers: :math:`[\mathrm{LEV}; t]`, the recurrent one beside a transformer.
 
 The *large* size has both, the *small* one the first alone, which has learnt beside the second and
-from both together; one file holds both sizes. A text costs the large size five times as much, so by
+from both together; one file holds both sizes. A text costs the large size six times as much, so by
 default it reads where no more than 3,000 texts are learnt from, and the small one beyond.
 """
 
@@ -21,7 +21,7 @@ from whowrote.features.reading import SECTION
 PRETRAINED_STYLE = Path(__file__).parent / "pretrained" / "style.safetensors"
 SIZES = ("auto", "large", "small")
 MOST_FOR_LARGE = 3000
-"""Texts of ``fit`` up to which two cores bear the large size: some five minutes."""
+"""Texts of ``fit`` up to which the large size reads: some two minutes of one core."""
 
 
 class StyleExtractor(AdHominem):

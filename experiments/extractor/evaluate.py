@@ -30,13 +30,15 @@ from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.corpus.texts import load
-from whowrote.features.extractor.preparation import number, read_domain, rows_of
+from whowrote.features.encoder import DevicePieces, encode, in_eight_bits
+from whowrote.features.extractor.preparation import number, pieces_of, read_domain, rows_of
 from whowrote.features.reading import SECTION, DeviceCorpus, Extractor, embed, read_extractor
 from whowrote.files import write_text
 from whowrote.metrics import Pairs, balanced_pairs, cosines, verify
 from whowrote.runtime import usable_cores
 
 PAIRS = 5000
+TEXTS_AT_ONCE = 2048
 PENALTY = 0.1
 CORES = usable_cores()
 EVERYONE = -1
@@ -119,7 +121,14 @@ def levs_of(
     network = extractor.network.to(device)  # training hands it over on the CPU
     levs = embed(network, corpus, *bounds, longest=longest, windows=windows)
     found: NDArray[np.float32] = levs.cpu().numpy()
-    return found
+    if network.encoder is None or extractor.pieces is None:
+        return found
+    rows_of_pieces = pieces_of(texts, extractor.pieces, CORES)
+    places = (rows_of_pieces.offsets[:-1], rows_of_pieces.lengths)
+    placed = DevicePieces.place(rows_of_pieces, device)
+    encoded = encode(in_eight_bits(network.encoder), placed, *places, at_once=TEXTS_AT_ONCE)
+    second = encoded.cpu().numpy()
+    return second if network.encoder.shape.alone else np.concatenate([found, second], axis=1)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ the last layer alone.
 
 Command:  python experiments/extractor/package.py extractor.safetensors
           --corpus blogs=blogs_train.parquet --corpus mail=mail_train.parquet
+          (StyleExtractor: --bits 8 --out src/whowrote/features/pretrained/style.safetensors)
 Hardware: two cores, about two minutes.
 """
 
@@ -36,7 +37,8 @@ PAIRS, FEWEST_PAIRS = 2000, 400
 TEXTS_PER_CORPUS = 2000
 NEARLY_LINEAR = 1e-3
 """What goes into a tanh is scaled by this, to be read off its other side."""
-LARGEST = 25_000_000
+LARGEST = 60_000_000
+"""Bytes of all packaged weights together."""
 
 
 @torch.no_grad()
@@ -96,6 +98,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--date", default=date.today().isoformat(), help="of the training")
     parser.add_argument("--out", type=Path, default=PRETRAINED)
+    parser.add_argument("--bits", type=int, default=16, help="8 for StyleExtractor")
     parser.add_argument("--gain", type=float, help="for a saturated LEV: 0.5")
     options = parser.parse_args()
     extractor = read_extractor(options.weights, options.device)
@@ -108,9 +111,10 @@ def main() -> None:
         card["lev_gain_after_training"] = options.gain
     if development:
         card["auc_by_tokens"] = measured(extractor, development, options.device)
-    write_extractor(options.out, replace(extractor, card=card))
+    write_extractor(options.out, replace(extractor, card=card), bits=options.bits)
     size = options.out.stat().st_size
     print(f"{options.out}: {size / 1e6:.1f} MB, {card.get('auc_by_tokens')}")
+    size = sum(file.stat().st_size for file in options.out.parent.glob("*.safetensors"))
     if size > LARGEST:
         raise SystemExit(f"{size / 1e6:.1f} MB are over the {LARGEST / 1e6:.0f} MB of a package")
 

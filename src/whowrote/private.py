@@ -5,6 +5,7 @@
 ``torch._fused_adam_``                     one step of Adam in one pass, the step size a tensor
 ``torch._foreach_add_``, ``_foreach_lerp_``  one call for a whole list of parameters
 ``torch.ops.aten._thnn_fused_lstm_cell``   the gates of an LSTM in one kernel
+``torch._int_mm``                          products of matrices of 8-bit numbers
 ``sklearn.utils.validation._check_y``      the checks of y that every scikit-learn estimator makes
 =========================================  ====================================================
 
@@ -32,6 +33,7 @@ NAMES = (
     "torch._foreach_add_",
     "torch._foreach_lerp_",
     "torch.ops.aten._thnn_fused_lstm_cell",
+    "torch._int_mm",
     "sklearn.utils.validation._check_y",
 )
 
@@ -112,6 +114,25 @@ def fused_lstm_cell(inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tenso
     """
     state, new, _ = found("torch.ops.aten._thnn_fused_lstm_cell")(inputs, hidden, cell)
     return state, new
+
+
+@functools.cache
+def multiplies_bytes() -> bool:
+    """Whether this processor and this torch multiply 8-bit numbers faster than single precision."""
+    import torch
+
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    library: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return wide and library and hasattr(torch, "_int_mm")
+
+
+def multiply_bytes(left: Tensor, right: Tensor) -> Tensor:
+    """(n, k) x (k, m) of 8-bit numbers, exact in 32 bits.
+
+    torch has public products of such numbers for quantised tensors alone, which are deprecated.
+    """
+    product: Tensor = found("torch._int_mm")(left, right)
+    return product
 
 
 def checked_y(y: Any) -> NDArray[np.generic]:

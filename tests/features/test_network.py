@@ -9,15 +9,8 @@ import torch
 from features.made_up import texts_by
 from whowrote.errors import InputError
 from whowrote.features.extractor.preparation import Numbered, number
-from whowrote.features.network import (
-    Architecture,
-    BiLSTM,
-    Dropout,
-    Network,
-    Pooling,
-    Standardise,
-    lay_out,
-)
+from whowrote.features.layers import BiLSTM, Pooling, Standardise
+from whowrote.features.network import Architecture, Dropout, Network, lay_out
 from whowrote.features.reading import DeviceCorpus, embed
 from whowrote.features.vocabulary import Vocabulary
 

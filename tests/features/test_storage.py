@@ -131,7 +131,7 @@ def test_names() -> None:
         require_storable(made)
     mine = Mine()
     assert named(mine) is mine
-    assert set(KINDS) == {"adhominem", "ngrams", "hybrid", "sentences"}
+    assert set(KINDS) == {"adhominem", "ngrams", "hybrid", "sentences", "style"}
 
 
 def test_errors() -> None:

@@ -40,12 +40,15 @@ def embed(
     corpus: CorpusPath,
     out: Annotated[Path, typer.Option(help="The table to write, ending in .parquet.")],
     features: Annotated[
-        str, typer.Option(help="adhominem, or sentences (a sentence-transformers model).")
+        str, typer.Option(help="adhominem, style, or sentences (a sentence-transformers model).")
     ] = "adhominem",
     model: Annotated[
         str | None,
         typer.Option(help="Weights of your own, or the sentence-transformers model."),
     ] = None,
+    size: Annotated[str, typer.Option(help="Of style: large, or small and six times as fast.")] = (
+        "large"
+    ),
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
     device: Device = None,
     format: Format = None,
@@ -77,7 +80,7 @@ def embed(
         done = embed_corpus(
             corpus,
             out,
-            Choice(features, model, device),
+            Choice(features, model, device, size),
             workers=workers,
             texts_per_part=part,
             overwrite=overwrite,

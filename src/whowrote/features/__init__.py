@@ -1,11 +1,12 @@
 """Texts to numbers: ``list[str] -> (n, L)``.
 
-Four feature sets share one interface (``interface``): ``AdHominem``, ``NGrams``, ``Hybrid`` and
-``SentenceEncoder``, by name in ``kinds``. Behind the first, ``vocabulary`` says what the network
-reads, ``bag`` and ``network`` are the network, ``reading`` its file and its use; what trains it is
-in ``extractor``. ``counting`` finds and weighs n-grams. ``fitted_features`` has what answers need,
-without scikit-learn. ``streaming`` embeds a corpus of any size. Names are imported on first use:
-n-grams do not load torch.
+Five feature sets share one interface (``interface``): ``AdHominem``, ``StyleExtractor``,
+``NGrams``, ``Hybrid`` and ``SentenceEncoder``, by name in ``kinds``. Behind the first two,
+``vocabulary`` and ``pieces`` say what the network reads, ``bag``, ``layers``, ``encoder`` and
+``network`` are the network, ``reading`` its file and its use; what trains it is in ``extractor``.
+``counting`` finds and weighs n-grams. ``fitted_features`` has what answers need, without
+scikit-learn. ``streaming`` embeds a corpus of any size. Names are imported on first use: n-grams do
+not load torch.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from whowrote.features.ngrams import NGrams as NGrams
     from whowrote.features.sentence_encoder import SentenceEncoder as SentenceEncoder
     from whowrote.features.streaming import embed_corpus as embed_corpus
+    from whowrote.features.style_extractor import StyleExtractor as StyleExtractor
 
 _MODULES = {
     "AdHominem": "whowrote.features.adhominem",
@@ -31,6 +33,7 @@ _MODULES = {
     "NGrams": "whowrote.features.ngrams",
     "ReliabilityWarning": "whowrote.features.interface",
     "SentenceEncoder": "whowrote.features.sentence_encoder",
+    "StyleExtractor": "whowrote.features.style_extractor",
     "TextFeatures": "whowrote.features.interface",
     "embed_corpus": "whowrote.features.streaming",
 }
@@ -42,6 +45,7 @@ __all__ = [
     "NGrams",
     "ReliabilityWarning",
     "SentenceEncoder",
+    "StyleExtractor",
     "TextFeatures",
     "embed_corpus",
 ]

@@ -146,7 +146,7 @@ class AdHominem(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """``lev0`` to ``lev199``."""
-        size = self.fitted().reader.network.architecture.lev_dim
+        size = self.fitted().reader.network.architecture.size
         return np.array([f"lev{column}" for column in range(size)], dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -24,11 +24,13 @@ from whowrote.errors import InputError, first_line
 from whowrote.features.counting import FittedNGrams, counted_once
 from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
-from whowrote.files import below
+from whowrote.files import below, sha256_of
 from whowrote.progress import tell
 
 WEIGHTS = "extractor.safetensors"
 """The extractor's file in a model folder."""
+WEIGHTS_ID = "weights_sha256"
+"""What a model folder calls the hash of that file."""
 NGRAMS = "ngrams."
 """What the names of the n-grams' arrays begin with, beside those of a hybrid."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -78,6 +80,44 @@ class FittedAdHominem(FittedFeatures):
     def stored(self) -> Stored:
         """The file of weights."""
         return Stored({"kind": self.kind, "section": self.section}, {}, {WEIGHTS: self.weights})
+
+
+@dataclass(frozen=True)
+class FittedStyle(FittedAdHominem):
+    """Style vectors by one tower (``size`` "small") or both ("large") of a file of weights."""
+
+    kind = "style"
+    size: str = "large"
+
+    @property
+    def reader(self) -> Reader:
+        """The network on its device; loaded once for all who ask."""
+        reader = open_reader(self.weights, self.device, small=self.size == "small")
+        if self.size == "large" and reader.encoder is None:
+            raise InputError(
+                f"the weights in '{self.weights}' have one tower and size is 'large'; they must "
+                "have two: give size='small', or weights that were trained with an [encoder]"
+            )
+        return reader
+
+    def stored(self) -> Stored:
+        """The file of weights, and its hash, by which a model folder knows it."""
+        values = {"kind": self.kind, "size": self.size, "section": self.section}
+        digest = {WEIGHTS_ID: sha256_of(self.weights)}
+        return Stored(values | digest, {}, {WEIGHTS: self.weights})
+
+
+def _style(settings: Mapping[str, Any], folder: Path) -> FittedStyle:
+    """Weights other than those that the model was made with would give other answers."""
+    path = folder / WEIGHTS
+    found = sha256_of(path) if path.is_file() else "none"
+    if found != settings[WEIGHTS_ID]:
+        raise InputError(
+            f"'{path}' has weights {found[:12]} and the model was made with "
+            f"{settings[WEIGHTS_ID][:12]}; a model answers by its own weights alone: restore that "
+            "file, or train the model again"
+        )
+    return FittedStyle(path, settings["section"], size=settings["size"])
 
 
 @dataclass(frozen=True)
@@ -202,6 +242,8 @@ def restore_features(values: Mapping[str, Any], arrays: Arrays, folder: Path) ->
             return _ngrams(values, arrays)
         case "adhominem":
             return FittedAdHominem(folder / WEIGHTS, settings["section"])
+        case "style":
+            return _style(settings, folder)
         case "sentences":
             return FittedSentences(settings["model"], settings["batch_size"])
         case other:

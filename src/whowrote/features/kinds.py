@@ -7,13 +7,20 @@ from typing import Any
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
-from whowrote.features.fitted_features import require_named
+from whowrote.features.fitted_features import WEIGHTS_ID, require_named
 from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.ngrams import NGrams
 from whowrote.features.sentence_encoder import SentenceEncoder
+from whowrote.features.style_extractor import StyleExtractor
 
-KINDS = {"adhominem": AdHominem, "ngrams": NGrams, "hybrid": Hybrid, "sentences": SentenceEncoder}
+KINDS = {
+    "adhominem": AdHominem,
+    "ngrams": NGrams,
+    "hybrid": Hybrid,
+    "sentences": SentenceEncoder,
+    "style": StyleExtractor,
+}
 BY_NAME = ("adhominem", "ngrams", "hybrid")
 """Those that need nothing but their name."""
 
@@ -51,7 +58,7 @@ def with_settings(values: Mapping[str, Any]) -> TextFeatures:
 
     The weights of its extractor are those of the package: it learns anew.
     """
-    settings = {name: value for name, value in values.items() if name != "kind"}
+    settings = {name: value for name, value in values.items() if name not in ("kind", WEIGHTS_ID)}
     match values["kind"]:
         case "hybrid":
             dense, ngrams = (with_settings(settings.pop(half)) for half in ("dense", "ngrams"))

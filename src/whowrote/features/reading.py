@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,16 @@ from whowrote.checks import choose_device
 from whowrote.errors import InputError, first_line
 from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.counting import FittedNGrams
+from whowrote.features.encoder import (
+    DevicePieces,
+    EncoderShape,
+    encode,
+    from_eight_bits,
+    in_eight_bits,
+    to_eight_bits,
+)
 from whowrote.features.network import Architecture, Layout, Network, lay_out
+from whowrote.features.pieces import PieceRows, PieceTable
 from whowrote.features.vocabulary import (
     MAX_CHARACTERS,
     UNKNOWN_WORD,
@@ -47,7 +56,9 @@ from whowrote.features.vocabulary import (
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
 
 KIND = "AdHominem"
-NGRAMS = "ngrams/"
+NGRAMS, STEPS, ENCODER = "ngrams/", "steps/", "encoder."
+SMALLEST_MATRIX = 4096
+"""Numbers; a smaller one is not worth 8 bits."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +71,22 @@ class Extractor:
     card: Mapping[str, Any] = field(default_factory=dict)
     ngrams: FittedNGrams | None = None
     """The n-grams that it reads besides, if it does."""
+    pieces: PieceTable | None = None
+    """The word pieces that its second tower reads, if it has one."""
 
 
-def write_extractor(path: Path, extractor: Extractor) -> None:
-    """Write the weights in half precision."""
-    state = extractor.network.state_dict()
-    arrays = {
-        name: value.detach().cpu().numpy().astype(np.float16) for name, value in state.items()
-    }
+def write_extractor(path: Path, extractor: Extractor, *, bits: int = 16) -> None:
+    """Write the weights in half precision, or large matrices in 8 bits with a step for each row."""
+    if bits not in (8, 16):
+        raise InputError(f"bits is {bits}; weights are kept in 8 or 16: give one of these")
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, value in extractor.network.state_dict().items():
+        own = value.detach().cpu().numpy()
+        if bits == 8 and own.ndim > 1 and own.size >= SMALLEST_MATRIX:
+            arrays[name], arrays[STEPS + name] = to_eight_bits(own)
+        else:  # a variance of the second tower may be smaller than half precision can tell
+            exact = name.startswith(ENCODER) and own.ndim < 2
+            arrays[name] = own if exact else own.astype(np.float16)
     if extractor.ngrams is not None:
         arrays |= {f"{NGRAMS}{name}": a for name, a in extractor.ngrams.state().items()}
     values = {
@@ -76,24 +95,29 @@ def write_extractor(path: Path, extractor: Extractor) -> None:
         "longest": extractor.longest,
         "card": dict(extractor.card),
     }
+    if extractor.pieces is not None:
+        values["pieces"] = list(extractor.pieces.pieces)
     write_model_file(path, ModelFile(KIND, values, arrays))
 
 
-def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
-    """Read weights; the network computes in single precision."""
+def read_extractor(
+    path: Path, device: torch.device | str = "cpu", *, small: bool = False
+) -> Extractor:
+    """Read weights; the network computes in single precision. ``small``: the first tower alone."""
     record = read_model_file(path, KIND)
     try:
-        shape = dict(record.values["architecture"])
-        shape["character_widths"] = tuple(shape["character_widths"])
-        network = Network(Architecture(**shape))
+        shape = Architecture.from_dict(record.values["architecture"])
+        network = Network(replace(shape, encoder=EncoderShape()) if small else shape)
         ngrams = _ngrams(record.arrays) if network.grams is not None else None
+        skipped = (NGRAMS, STEPS, ENCODER) if network.encoder is None else (NGRAMS, STEPS)
         network.load_state_dict(
             {
-                name: torch.from_numpy(a.astype(np.float32))
-                for name, a in record.arrays.items()
-                if not name.startswith(NGRAMS)
+                name: torch.from_numpy(_single(name, record.arrays))
+                for name in record.arrays
+                if not name.startswith(skipped)
             }
         )
+        pieces = PieceTable(record.values["pieces"]) if network.encoder is not None else None
         vocabulary = vocabulary_from(record.values["vocabulary"])
         longest, card = int(record.values["longest"]), record.values["card"]
     except (KeyError, TypeError, RuntimeError) as problem:
@@ -101,7 +125,16 @@ def read_extractor(path: Path, device: torch.device | str = "cpu") -> Extractor:
             f"the weights in '{path}' do not fit this version of whowrote "
             f"({first_line(problem)}); train them again or change versions"
         ) from None
-    return Extractor(network.to(device).requires_grad_(False), vocabulary, longest, card, ngrams)
+    network.to(device).requires_grad_(False)
+    return Extractor(network, vocabulary, longest, card, ngrams, pieces)
+
+
+def _single(name: str, arrays: Arrays) -> NDArray[np.float32]:
+    """An array in single precision, however it is kept."""
+    if arrays[name].dtype == np.int8:
+        return from_eight_bits(arrays[name], arrays[STEPS + name])
+    found: NDArray[np.float32] = arrays[name].astype(np.float32)
+    return found
 
 
 def _ngrams(arrays: Arrays) -> FittedNGrams:
@@ -119,6 +152,7 @@ class DeviceCorpus:
     characters: Tensor
     words: Tensor
     rows: DeviceRows | None = None
+    pieces: DevicePieces | None = None
 
     @classmethod
     def place(
@@ -127,6 +161,7 @@ class DeviceCorpus:
         types: Types,
         device: torch.device | str,
         rows: GramRows | None = None,
+        pieces: PieceRows | None = None,
     ) -> DeviceCorpus:
         """Copy them there."""
         return cls(
@@ -134,6 +169,7 @@ class DeviceCorpus:
             torch.from_numpy(types.characters).to(device),
             torch.from_numpy(types.words).to(device),
             None if rows is None else DeviceRows.place(rows, device),
+            None if pieces is None else DevicePieces.place(pieces, device),
         )
 
     def rows_of(self, documents: IntArray) -> DeviceRows | None:
@@ -218,7 +254,7 @@ def embed(
     half: bool = False,
     documents: IntArray | None = None,
 ) -> Tensor:
-    """LEVs (documents, lev_dim) of stretches of the corpus; ``half`` computes in bfloat16.
+    """The first tower's vectors of stretches of the corpus; ``half`` computes in bfloat16.
 
     ``documents`` says whose n-grams go with each stretch, by default those of the document of its
     number.
@@ -278,6 +314,8 @@ class Block:
     vectors: Tensor
     bags: Tensor | None = None
     """What the n-grams of each text say, if the network reads them."""
+    pieces: PieceRows | None = None
+    """The word pieces of each text, if there is a second tower."""
 
     @property
     def lengths(self) -> IntArray:
@@ -314,6 +352,9 @@ class Reader:
     def __init__(self, extractor: Extractor, device: torch.device) -> None:
         self.extractor, self.device = extractor, device
         self.network = extractor.network.to(device).requires_grad_(False)
+        self.encoder = self.network.encoder
+        if self.encoder is not None:
+            self.encoder = in_eight_bits(self.encoder)
         self.vocabulary = extractor.vocabulary
         self.known = {word: self.vocabulary.word_id(word) for word in self.vocabulary.words}
         types = self.vocabulary.types(self.vocabulary.words)
@@ -333,6 +374,7 @@ class Reader:
             np.cumsum([0, *map(len, rows)]),
             self._table(list(numbers.spellings)),
             self._bags(texts),
+            None if self.extractor.pieces is None else self.extractor.pieces.read(texts),
         )
 
     @torch.no_grad()
@@ -369,7 +411,13 @@ class Reader:
             .cpu()
             .numpy()
         )
-        return levs
+        if self.encoder is None or block.pieces is None:
+            return levs
+        placed = DevicePieces.place(block.pieces, self.device)
+        places = (block.pieces.offsets[:-1], block.pieces.lengths)
+        encoded = encode(self.encoder, placed, *places, at_once=TEXTS_PER_BLOCK).cpu().numpy()
+        alone = self.network.architecture.encoder.alone
+        return encoded if alone else np.concatenate([levs, encoded], axis=1)
 
     def weights(self, text: str, section: int = SECTION) -> Weights:
         """What the network looks at; a section of a long text counts by its tokens."""
@@ -407,12 +455,14 @@ def blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
         yield texts[low:]
 
 
-def open_reader(path: Path, device: torch.device | str | None = None) -> Reader:
+def open_reader(
+    path: Path, device: torch.device | str | None = None, *, small: bool = False
+) -> Reader:
     """The reader for a file of weights; loaded once, and again when the file changes."""
     stamp = os.stat(path).st_mtime_ns if path.is_file() else 0
-    return _opened(path, stamp, choose_device(device))
+    return _opened(path, stamp, choose_device(device), small)
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path, stamp: int, device: torch.device) -> Reader:
-    return Reader(read_extractor(path), device)
+def _opened(path: Path, stamp: int, device: torch.device, small: bool) -> Reader:
+    return Reader(read_extractor(path, small=small), device)

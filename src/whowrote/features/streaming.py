@@ -38,7 +38,7 @@ from whowrote.features.interface import ReliabilityWarning, TextFeatures
 from whowrote.files import atomic_path, sha256_of
 from whowrote.runtime import usable_cores
 
-FEATURES = ("adhominem", "sentences")
+FEATURES = ("adhominem", "style", "sentences")
 TEXTS_PER_PART = 4096
 CHARACTERS_PER_PART = 16_000_000
 HEADER = b"whowrote"
@@ -46,19 +46,26 @@ HEADER = b"whowrote"
 
 @dataclass(frozen=True)
 class Choice:
-    """Which vectors: the extractor (``model``: a file of weights), or a sentence encoder."""
+    """Which vectors: an extractor (``model``: a file of weights), or a sentence encoder.
+
+    ``size`` is that of ``style``.
+    """
 
     features: str = "adhominem"
     model: str | None = None
     device: str | None = None
+    size: str = "large"
 
     def make(self) -> TextFeatures:
         """The feature set."""
         from whowrote.features.adhominem import AdHominem
         from whowrote.features.sentence_encoder import SentenceEncoder
+        from whowrote.features.style_extractor import StyleExtractor
 
         if self.features == "adhominem":
             return AdHominem(self.model, device=self.device)
+        if self.features == "style":
+            return StyleExtractor(self.model, size=self.size, device=self.device)
         if self.features != "sentences":
             raise InputError(
                 f"features is '{self.features}'; a table of vectors can be made with one of "
@@ -75,7 +82,11 @@ class Choice:
     def identity(self) -> dict[str, str]:
         """What decides the vectors, for the header of the table."""
         from whowrote.features.adhominem import PRETRAINED
+        from whowrote.features.style_extractor import packaged
 
+        if self.features == "style":
+            digest = sha256_of(packaged(self.model))
+            return {"features": self.features, "size": self.size, "weights_sha256": digest}
         if self.features != "adhominem":
             return {"features": self.features, "model": str(self.model)}
         digest = sha256_of(Path(self.model or PRETRAINED))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -12,13 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.numpy import load_file, save_file
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from torch import Tensor
 
 from features.made_up import texts_by
+from features.towers import TABLE, bert_arrays, tower_config
 from whowrote.errors import InputError
 from whowrote.features import AdHominem
+from whowrote.features.extractor.driver import train
 from whowrote.features.network import Architecture, Network
 from whowrote.features.reading import DeviceCorpus, Extractor, read_extractor
 from whowrote.features.vocabulary import Vocabulary
@@ -243,3 +247,108 @@ def test_a_thinned_material_keeps_whole_authors(script: Any) -> None:
     assert evaluate.thinned(thin, every=1, most=10**6).domains["x", 1].texts == [
         text for text in texts.texts if text[0] in "01"
     ]
+
+
+def tables(script: Any, folder: Path) -> None:
+    """The Parquet tables and start weights that pack.py reads, small."""
+    for number, file in enumerate(script("pack").TABLES.values()):
+        texts = texts_by(number, 3, 12)
+        pq.write_table(pa.table({"author": ["é", "b", "b"], "text": texts}), folder / file)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in TABLE.pieces))
+    save_file(bert_arrays(), folder / "model.safetensors")
+
+
+def test_what_is_packed_is_unpacked(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = script("pack")
+    tables(script, tmp_path)
+    monkeypatch.setattr(pack, "SHARD_BYTES", 100)
+    pack.pack(tmp_path, tmp_path, tmp_path / "packed", 13_000)
+    folders = sorted((tmp_path / "packed").iterdir())
+    assert len(folders) > 1
+    assert max(sum(f.stat().st_size for f in own.iterdir()) for own in folders) <= 13_000
+    pack.unpack(tmp_path / "packed", tmp_path / "texts")
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "texts" / "mail.jsonl").read_text().split("\n")[:-1]
+    ]
+    assert rows == pq.read_table(tmp_path / "mail_train.parquet").to_pylist()
+    started = load_file(tmp_path / "texts" / "start.safetensors")
+    for name, array in bert_arrays().items():
+        np.testing.assert_allclose(started[name], array, atol=2e-3)
+    damaged = next(tmp_path.glob("packed/*/mail-000*"))
+    damaged.write_bytes(next(tmp_path.glob("packed/*/forum-000*")).read_bytes())
+    with pytest.raises(SystemExit, match="mail is damaged"):
+        pack.unpack(tmp_path / "packed", tmp_path / "texts")
+    damaged.unlink()
+    with pytest.raises(SystemExit, match="are missing; send their part"):
+        pack.unpack(tmp_path / "packed", tmp_path / "texts")
+    pack.unpack(tmp_path / "packed", tmp_path / "some", only=["forum"])
+    assert not (tmp_path / "some" / "mail.jsonl").exists()
+
+
+def test_weights_come_home_in_pieces(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = script("train")
+    config = tower_config(tmp_path, training={"steps": 2})
+    made = train(config, device="cpu").extractor
+    monkeypatch.setattr(module, "PIECE_BYTES", 4000)
+    module.bring(config.out, tmp_path / "home")
+    assert len(list((tmp_path / "home").glob("weights-*.bin"))) > 10  # the tenth after the ninth
+    module.join(tmp_path / "home", tmp_path / "style.safetensors", 16)
+    home = read_extractor(tmp_path / "style.safetensors")
+    there = read_extractor(config.out / "extractor.safetensors").network.state_dict()
+    for name, value in there.items():
+        torch.testing.assert_close(home.network.state_dict()[name], value, rtol=0, atol=0)
+    assert home.card["step"] == made.card["step"]
+    with pytest.raises(SystemExit, match=r"has no weights-0\.bin"):
+        module.join(tmp_path, tmp_path / "other.safetensors", 16)
+
+
+def test_both_towers_are_evaluated_as_they_are_read(script: Any, tmp_path: Path) -> None:
+    from whowrote.features import StyleExtractor
+
+    config = tower_config(tmp_path, training={"steps": 2})
+    extractor = train(config, device="cpu").extractor
+    texts = [text for author in range(3) for text in texts_by(author, 2, 40)]
+    found = script("evaluate").levs_of(extractor, texts, "cpu", 4000)
+    read = StyleExtractor(config.out / "extractor.safetensors").transform(texts)
+    np.testing.assert_allclose(found, read, atol=0.02)  # the file has half precision
+
+
+def test_a_variant_changes_and_drops_entries(script: Any, tmp_path: Path) -> None:
+    module = script("style_ablations")
+    variants = tomllib.loads((SCRIPTS / "style_ablations.toml").read_text())
+    configs = {n: module.config_of(n, v, 7, tmp_path) for n, v in variants.items()}
+    assert {config.recipe.steps for config in configs.values()} == {7}
+    assert configs["both"].encoder.layers == 4
+    assert configs["first"].encoder.layers == 0
+    assert configs["second"].encoder.alone
+    assert configs["random"].start_encoder is None
+    assert list(configs["blogs-only"].corpora) == ["blogs"]
+    assert configs["blogs-only"].mixture == {}
+    settings = {name: json.dumps(config.settings()) for name, config in configs.items()}
+    assert len(set(settings.values())) == len(settings)
+
+
+def test_problems_are_scored_by_the_mean_of_their_known_texts(script: Any) -> None:
+    measure = script("measure")
+    problems = [
+        measure.Problem("a", ["x", "y"], "z", True),
+        measure.Problem("a", ["x"], "y", False),
+    ]
+    vectors = np.array([[1.0, 0], [0, 1], [2, 2], [1, 0], [0, 3]])
+    np.testing.assert_allclose(measure.pan_scores(problems, vectors), [1, 0], atol=1e-12)
+    assert measure.pan_aucs(problems, np.array([0.9, 0.1])) == {"a": 1.0}
+    assert measure.pan_aucs(problems, np.array([0.1, 0.9])) == {"a": 0.0}
+
+
+def test_draws_never_ask_what_was_learnt(script: Any) -> None:
+    measure = script("measure")
+    authors = np.repeat(["a", "b"], 40)
+    learnt, asked = measure.draw(authors, 3, 0)
+    assert (len(learnt), len(asked)) == (6, 40)
+    assert not set(learnt) & set(asked)
+    assert set(measure.draw(authors, 3, 1)[0]) != set(learnt)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
+from whowrote.features.encoder import Stretches, stretches_of
 from whowrote.features.extractor.preparation import Prepared
 
 SHUFFLE_EVERY = 200
@@ -49,6 +50,9 @@ class BatchSettings:
     """Whether every batch holds all domains."""
     hard_share: float = 0.0
     """Share of each batch drawn as neighbours of its other authors; 0 draws all at random."""
+    min_pieces: int = 64
+    """Word pieces of a crop for the second tower, which sees another one of the same text."""
+    max_pieces: int = 256
 
     def __post_init__(self) -> None:
         if self.authors < 2 or self.views < 2 or not 1 <= self.min_crop <= self.max_crop:
@@ -56,6 +60,11 @@ class BatchSettings:
                 f"a batch of authors {self.authors}, views {self.views}, crops of {self.min_crop} "
                 f"to {self.max_crop} tokens cannot be drawn; it needs at least 2 authors, 2 views "
                 "and 1 <= min_crop <= max_crop: give 512, 4, 60 and 264"
+            )
+        if not 1 <= self.min_pieces <= self.max_pieces:
+            raise InputError(
+                f"crops of {self.min_pieces} to {self.max_pieces} pieces cannot be drawn; it must "
+                "be 1 <= min_pieces <= max_pieces: give 64 and 256"
             )
         if not 0 <= self.hard_share < 1:
             raise InputError(f"hard_share is {self.hard_share}; it must be in [0, 1): give 0.5")
@@ -119,6 +128,19 @@ class AuthorBatches:
         lengths = np.minimum(own, wanted)
         starts = self.prepared.offsets[documents] + random.integers(0, own - lengths, endpoint=True)
         return Crops(authors, documents, starts, lengths)
+
+    def draw_pieces(self, step: int, documents: IntArray, longest: int) -> Stretches:
+        """One crop of word pieces of each document, in stretches of at most ``longest``."""
+        assert self.prepared.pieces is not None
+        random = np.random.default_rng([self.seed, self.rank, step, 2])
+        offsets = self.prepared.pieces.offsets
+        own = offsets[documents + 1] - offsets[documents]
+        s = self.settings
+        lengths = np.minimum(
+            own, random.integers(s.min_pieces, s.max_pieces, len(own), endpoint=True)
+        )
+        starts = offsets[documents] + random.integers(0, own - lengths, endpoint=True)
+        return stretches_of(starts, lengths, longest)
 
     def _sizes(self, random: np.random.Generator) -> list[int]:
         """How many authors of each domain a batch holds."""

@@ -16,10 +16,16 @@ import torch
 
 from whowrote.checks import choose_device
 from whowrote.features.extractor.checkpoints import read_checkpoint
-from whowrote.features.extractor.preparation import Prepared, limit_authors, load_or_prepare
+from whowrote.features.extractor.preparation import (
+    Prepared,
+    Tables,
+    limit_authors,
+    load_or_prepare,
+)
 from whowrote.features.extractor.recipe import Config
 from whowrote.features.extractor.run import Evaluation, Processes, Run, Step, join_processes
-from whowrote.features.reading import Extractor
+from whowrote.features.reading import Extractor, read_extractor
+from whowrote.files import sha256_of
 
 STEPS_PER_REPORT = 20
 
@@ -74,7 +80,17 @@ def load_for(config: Config, processes: Processes) -> Prepared:
     """The prepared corpus; the first process prepares it, the others wait for its cache."""
     if processes.rank:
         torch.distributed.barrier()
-    prepared = load_or_prepare(config.corpora, config.vocabulary, config.cache)
+    tables = None
+    if config.start_tables and config.start is not None:
+        before = read_extractor(config.start)
+        tables = Tables(before.vocabulary, before.ngrams, sha256_of(config.start))
+    prepared = load_or_prepare(
+        config.corpora,
+        config.vocabulary,
+        config.cache,
+        tables=tables,
+        pieces=config.pieces if config.encoder.layers else None,
+    )
     if processes.size > 1 and not processes.rank:
         torch.distributed.barrier()
     return limit_authors(prepared, config.max_authors)

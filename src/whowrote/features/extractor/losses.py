@@ -48,6 +48,21 @@ def pairs_of_batch(levs: Tensor, views: int) -> Tensor:
     return pair_losses(left.flatten(0, 1), right[other].flatten(0, 1), same.flatten()).mean()
 
 
+def imitation(student: Tensor, teacher: Tensor, domains: Tensor, scale: Tensor) -> Tensor:
+    r""":math:`-\frac1n \sum_i \sum_j p_{ij} \log q_{ij}`: who is near whom, as the teacher has it.
+
+    p and q are the shares of the other views of the domain by their scaled cosine to view i. Only
+    the student learns.
+    """
+    away = (domains[:, None] != domains) | torch.eye(
+        len(domains), dtype=torch.bool, device=domains.device
+    )
+    unit = [nn.functional.normalize(v.float(), dim=1) for v in (student, teacher.detach())]
+    logits = [(scale.detach() * (v @ v.T)).masked_fill(away, -math.inf) for v in unit]
+    p, q = logits[1].softmax(1), logits[0].log_softmax(1)
+    return -(p * q.masked_fill(away, 0.0)).sum() / len(student)
+
+
 class BatchLoss(nn.Module):
     """Supervised contrastive loss with a learnt temperature."""
 

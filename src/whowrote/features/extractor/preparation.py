@@ -9,6 +9,7 @@ tokens and n-grams have files of their own, so that runs with other n-grams shar
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections import defaultdict
@@ -29,6 +30,7 @@ from whowrote.errors import InputError
 from whowrote.features import bag
 from whowrote.features.bag import GramRows
 from whowrote.features.counting import FittedNGrams
+from whowrote.features.pieces import PieceRows, PieceTable
 from whowrote.features.vocabulary import (
     FIRST_WORD,
     Types,
@@ -80,6 +82,9 @@ class Prepared:
     ngrams: FittedNGrams | None = None
     """The widely used n-grams, and below the rows of the documents; none unless asked for."""
     rows: GramRows | None = None
+    table: PieceTable | None = None
+    """The table of word pieces, and below those of the documents; none unless asked for."""
+    pieces: PieceRows | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -240,11 +245,24 @@ def number(texts: Sequence[str], vocabulary: Vocabulary, workers: int = 1) -> Nu
     return Numbered(tokens, np.cumsum(lengths), types)
 
 
-def prepare(domains: Iterable[Domain], settings: VocabularySettings, workers: int = 1) -> Prepared:
-    """Tokenise, choose the vocabulary on the training authors, number everything."""
+def pieces_of(texts: Sequence[str], table: PieceTable, workers: int = 1) -> PieceRows:
+    """The word pieces of texts."""
+    runs = range(0, len(texts), DOCUMENTS_PER_TASK)
+    tasks = [(texts[low : low + DOCUMENTS_PER_TASK],) for low in runs]
+    return PieceRows.join(in_processes(table.read, tasks, workers))
+
+
+def prepare(
+    domains: Iterable[Domain],
+    settings: VocabularySettings,
+    workers: int = 1,
+    vocabulary: Vocabulary | None = None,
+) -> Prepared:
+    """Tokenise, choose the vocabulary on the training authors if none is given, number all."""
     counted = [(domain, parts) for domain, parts in count_domains(domains, workers) if parts]
     merged = _merge(counted)
-    vocabulary = choose(merged.read, merged.scores, merged.occurrences, settings)
+    if vocabulary is None:
+        vocabulary = choose(merged.read, merged.scores, merged.occurrences, settings)
     renumber, types = _final_types(merged.read, vocabulary)
     n_authors = [len(domain.parts) for domain, _ in counted]
     shifts = np.concatenate([[0], np.cumsum(n_authors)[:-1]])
@@ -314,6 +332,15 @@ def limit_authors(prepared: Prepared, per_domain: Mapping[str, int]) -> Prepared
     return replace(prepared, part=part)
 
 
+@dataclass(frozen=True)
+class Tables:
+    """Words and n-grams of earlier weights, and the SHA-256 of their file."""
+
+    vocabulary: Vocabulary
+    ngrams: FittedNGrams | None
+    sha256: str
+
+
 FORMAT = 1
 _ARRAYS = ("tokens", "offsets", "authors", "domain_of", "part")
 
@@ -325,31 +352,56 @@ def load_or_prepare(
     *,
     min_texts: int = 2,
     workers: int | None = None,
+    tables: Tables | None = None,
+    pieces: Path | None = None,
 ) -> Prepared:
-    """The prepared corpus, from the cache if these files and settings were prepared before."""
+    """The prepared corpus, from the cache if these files and settings were prepared before.
+
+    ``tables`` are used in the place of words and n-grams chosen here; ``pieces`` is the table of
+    word pieces for a second tower.
+    """
     if not corpora:
         raise InputError("[corpora] is empty; name at least one file: blogs = 'blogs.parquet'")
     for name, path in corpora.items():
         if not path.exists():
             raise InputError(f"corpus '{name}' is not there: '{path}'; correct the path")
     workers, key = workers or usable_cores(), _key(corpora, settings, min_texts)
+    key += f"-{tables.sha256[:16]}" if tables else ""
+
+    @functools.cache
+    def domains() -> list[Domain]:
+        return [read_domain(name, path, min_texts) for name, path in corpora.items()]
+
+    def texts() -> list[str]:
+        return [text for domain in domains() for text in domain.texts]
+
     target = cache / f"prepared-{key}.safetensors"
-    if target.is_file():
-        prepared = read_prepared(target)
-    else:
-        domains = (read_domain(name, path, min_texts) for name, path in corpora.items())
-        prepared = prepare(domains, settings, workers)
-        write_prepared(target, prepared)
-    if not any(settings.n_grams):
-        return prepared
-    target = cache / f"ngrams-{key}-{'-'.join(map(str, settings.n_grams))}.safetensors"
     if not target.is_file():
-        read = [read_domain(name, path, min_texts) for name, path in corpora.items()]
-        ngrams = choose_ngrams(read, settings.n_grams, workers)
-        rows = rows_of([text for domain in read for text in domain.texts], ngrams, workers)
-        write_rows(target, ngrams, rows)
-    ngrams, rows = read_rows(target)
-    return replace(prepared, ngrams=ngrams, rows=rows)
+        given = tables.vocabulary if tables else None
+        write_prepared(target, prepare(domains(), settings, workers, given))
+    prepared = read_prepared(target)
+    if any(settings.n_grams):
+        target = cache / f"ngrams-{key}-{'-'.join(map(str, settings.n_grams))}.safetensors"
+        if not target.is_file():
+            known = tables.ngrams if tables else None
+            ngrams = known or choose_ngrams(domains(), settings.n_grams, workers)
+            write_rows(target, ngrams, rows_of(texts(), ngrams, workers))
+        ngrams, rows = read_rows(target)
+        prepared = replace(prepared, ngrams=ngrams, rows=rows)
+    if pieces is not None:
+        table = read_table(pieces)
+        target = cache / f"pieces-{key}-{sha256_of(pieces)[:16]}.safetensors"
+        if not target.is_file():
+            write_pieces(target, pieces_of(texts(), table, workers))
+        prepared = replace(prepared, table=table, pieces=read_pieces(target))
+    return prepared
+
+
+def read_table(path: Path) -> PieceTable:
+    """The table of word pieces in a ``vocab.txt``: one a line."""
+    if not path.is_file():
+        raise InputError(f"the table of word pieces is not there: '{path}'; correct the path")
+    return PieceTable(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"))
 
 
 def _key(corpora: Mapping[str, Path], settings: VocabularySettings, min_texts: int) -> str:
@@ -400,3 +452,13 @@ def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
         part, _, own = name.partition("/")
         parts[part][own] = value
     return FittedNGrams.restore(parts["ngrams"]), GramRows(**parts["rows"])
+
+
+def write_pieces(path: Path, pieces: PieceRows) -> None:
+    """Write the word pieces of a corpus: with their table, they are its texts."""
+    write_model_file(path, ModelFile("word pieces of a corpus", {}, dict(vars(pieces))))
+
+
+def read_pieces(path: Path) -> PieceRows:
+    """Read what :func:`write_pieces` wrote."""
+    return PieceRows(**read_model_file(path, "word pieces of a corpus").arrays)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from whowrote.errors import InputError
+from whowrote.features.encoder import EncoderShape
 from whowrote.features.extractor.batches import BatchSettings
 from whowrote.features.network import Architecture, Dropout
 from whowrote.features.vocabulary import VocabularySettings
@@ -32,6 +33,14 @@ class Recipe:
     """Share of the rate that is left at the end of the cosine."""
     gram_rate: float = 0.1
     """Share of the rate at which the n-grams' table learns: fast, it would learn who is who."""
+    encoder_rate: float = 0.3
+    """Share of the rate at which what the second tower starts with goes on learning."""
+    tower_weight: float = 0.0
+    """Weight of the loss of each tower by itself, beside that of both together."""
+    imitation: float = 0.0
+    """Weight of the first tower's imitation of both: it is the small size of the extractor."""
+    common_pieces: int = 8000
+    """How many of the most widely used word pieces are not rare (``dropout.rare``)."""
     warm_up: int = 200
     weight_decay: float = 0.01
     clip_norm: float = 1.0
@@ -89,13 +98,31 @@ class Config:
     """An ``.npz`` with ``words`` and ``vectors`` in which the word table starts."""
     start: Path | None = None
     """Earlier weights; every tensor of the same name and shape starts in theirs."""
+    start_tables: bool = False
+    """Whether words and n-grams are those of ``start``, instead of being chosen anew."""
+    encoder: EncoderShape = field(default_factory=EncoderShape)
+    """The second tower, with the table of its word pieces (a ``vocab.txt``) and its start."""
+    pieces: Path | None = None
+    start_encoder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.encoder.layers and self.pieces is None:
+            raise InputError(
+                f"[encoder] has {self.encoder.layers} layers and no pieces are named; a second "
+                "tower reads word pieces: give pieces = 'vocab.txt'"
+            )
+        if self.start_tables and self.start is None:
+            raise InputError(
+                "start_tables is true and there is no start; the tables of earlier weights are "
+                "meant: name them with start"
+            )
 
     def settings(self) -> dict[str, Any]:
         """Everything but paths and duration, as plain values: what a resumed run must share."""
         recipe = asdict(self.recipe)
         for name in UNCHECKED:
             del recipe[name]
-        return {
+        settings = {
             "corpora": sorted(self.corpora),
             "training": recipe,
             "vocabulary": asdict(self.vocabulary),
@@ -107,6 +134,9 @@ class Config:
             "glove": self.glove is not None,
             "start": self.start is not None,
         }
+        if self.encoder.layers:
+            settings["encoder"] = asdict(self.encoder) | {"start": self.start_encoder is not None}
+        return settings | ({"start_tables": True} if self.start_tables else {})
 
 
 def read_config(path: Path) -> Config:
@@ -120,8 +150,10 @@ SECTIONS: dict[str, type[Any]] = {
     "batch": BatchSettings,
     "dropout": Dropout,
     "training": Recipe,
+    "encoder": EncoderShape,
 }
-OTHERS = ("corpora", "out", "cache", "max_authors", "mixture", "glove", "start")
+PATHS = ("glove", "start", "pieces", "start_encoder")
+OTHERS = ("corpora", "out", "cache", "max_authors", "mixture", "start_tables", *PATHS)
 
 
 def parse_config(values: Mapping[str, Any], base: Path) -> Config:
@@ -139,7 +171,8 @@ def parse_config(values: Mapping[str, Any], base: Path) -> Config:
         recipe=built.pop("training"),
         max_authors=dict(values.get("max_authors", {})),
         mixture=dict(values.get("mixture", {})),
-        **{name: base / values[name] for name in ("glove", "start") if name in values},
+        start_tables=bool(values.get("start_tables", False)),
+        **{name: base / values[name] for name in PATHS if name in values},
         **built,
     )
 
@@ -160,5 +193,5 @@ def _with_defaults(section: str, values: Any) -> Any:
     if section not in SECTIONS or values is None:
         return values
     known = {entry.name: entry.default for entry in fields(SECTIONS[section])}
-    kept = {name: value for name, value in known.items() if name not in UNCHECKED}
+    kept = {n: v for n, v in known.items() if n not in UNCHECKED and v is not MISSING}
     return {**json.loads(json.dumps(kept)), **values}

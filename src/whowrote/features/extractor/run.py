@@ -17,7 +17,7 @@ import copy
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,22 +27,24 @@ from torch import Tensor, nn
 
 from whowrote import private
 from whowrote.arrays import Arrays, IntArray
+from whowrote.features.encoder import encode
 from whowrote.features.extractor.batches import AuthorBatches, Crops
 from whowrote.features.extractor.checkpoints import Checkpoint, write_checkpoint
-from whowrote.features.extractor.losses import BatchLoss, pairs_of_batch
+from whowrote.features.extractor.losses import BatchLoss, imitation, pairs_of_batch
 from whowrote.features.extractor.preparation import Prepared
 from whowrote.features.extractor.recipe import Config, check_same
 from whowrote.features.extractor.start import (
     learning_rate,
     make_network,
     make_optimizer,
+    mark_rare,
     start_from,
     start_grams,
 )
 from whowrote.features.network import Network, lay_out
 from whowrote.features.reading import DeviceCorpus, Extractor, embed, write_extractor
 from whowrote.files import below, write_text
-from whowrote.metrics import auc, balanced_pairs, cosines, recall_at_1
+from whowrote.metrics import auc, balanced_pairs, cosines, recall_at_1, svm_error
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,10 @@ class Evaluation:
     learning_rate: float
     auc: dict[str, float]
     recall_at_1: dict[str, float]
+    towers: dict[str, dict[str, float]] = field(default_factory=dict)
+    """AUC of each tower by itself, where there are two."""
+    svm_error: dict[str, float] = field(default_factory=dict)
+    """Of a linear SVM that names development authors by half of their texts."""
 
     @property
     def mean_auc(self) -> float:
@@ -131,6 +137,7 @@ def join_processes() -> Processes:
 
 WEIGHTS, HISTORY = "extractor.safetensors", "history.jsonl"
 EVALUATION_PAIRS = 5000
+TEXTS_AT_ONCE = 1024
 
 
 class Run:
@@ -142,12 +149,18 @@ class Run:
         self.config, self.prepared, self.device = config, prepared, device
         self.processes = processes
         self.recipe = config.recipe
-        self.corpus = DeviceCorpus.place(prepared.tokens, prepared.types, device, prepared.rows)
+        self.corpus = DeviceCorpus.place(
+            prepared.tokens, prepared.types, device, prepared.rows, prepared.pieces
+        )
         self.batches = AuthorBatches(
             prepared, config.batch, self.recipe.seed, processes.rank, config.mixture
         )
-        self.network = make_network(config, prepared.vocabulary, prepared.ngrams).to(device)
-        start_grams(self.network, self.corpus, prepared, self.recipe.seed)
+        self.network = make_network(
+            config, prepared.vocabulary, prepared.ngrams, prepared.table
+        ).to(device)
+        mark_rare(self.network, prepared, self.recipe.common_pieces)
+        if not config.start_tables:  # else the table of the same n-grams is taken over
+            start_grams(self.network, self.corpus, prepared, self.recipe.seed)
         start_from(self.network, config.start)
         self.loss = BatchLoss(self.recipe.temperature).to(device)
         self.average = copy.deepcopy(self.network).requires_grad_(False)
@@ -195,6 +208,11 @@ class Run:
     def _loss(self, crops: Crops) -> Tensor:
         a = self.network.architecture
         layout = lay_out(crops.starts, crops.lengths, a.window, a.hop, self.device)
+        pieces = None
+        if self.corpus.pieces is not None:
+            longest = a.encoder.positions - 2
+            drawn = self.batches.draw_pieces(self.step, crops.documents, longest)
+            pieces = self.corpus.pieces.batch(drawn, a.encoder, len(crops))
         self.generator.manual_seed(_mixed(self.recipe.seed, self.processes.rank, self.step))
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.half):
             levs = self.network(
@@ -205,14 +223,34 @@ class Run:
                 self.config.dropout,
                 self.generator,
                 self.corpus.rows_of(crops.documents),
+                pieces,
             )
         if self.recipe.loss == "pairs":
             return pairs_of_batch(levs, self.config.batch.views)
+        return self._batch_loss(levs, crops)
+
+    def _batch_loss(self, levs: Tensor, crops: Crops) -> Tensor:
+        """Of all towers together and, if wanted, of each; the first may imitate all."""
         authors = torch.from_numpy(crops.authors).to(self.device)
         documents = torch.from_numpy(crops.documents).to(self.device)
         domains = torch.from_numpy(self.prepared.domain_of[crops.authors]).to(self.device)
-        loss: Tensor = self.loss(levs, authors, documents, domains, self.recipe.same_text)
+        about = (authors, documents, domains, self.recipe.same_text)
+        loss: Tensor = self.loss(levs, *about)
+        towers = [levs[:, own] for own in self.towers().values()]
+        if self.recipe.tower_weight:
+            for own in towers:
+                loss = loss + self.recipe.tower_weight * self.loss(own, *about)
+        if self.recipe.imitation and towers:
+            near = imitation(towers[0], levs, domains, self.loss.scale)
+            loss = loss + self.recipe.imitation * near
         return loss
+
+    def towers(self) -> dict[str, slice]:
+        """The columns of each tower, where there are two."""
+        a = self.network.architecture
+        if not a.encoder.layers or a.encoder.alone:
+            return {}
+        return {"small": slice(0, a.lev_dim), "encoder": slice(a.lev_dim, None)}
 
     def _finish_gradients(self) -> None:
         """Average over processes, clip; gradients that are not finite count as zero."""
@@ -244,7 +282,10 @@ class Run:
 
     def evaluate(self) -> Evaluation:
         """Evaluate the averaged weights on development authors and keep them if they are best."""
-        roc, recall = {}, {}
+        roc: dict[str, float] = {}
+        recall: dict[str, float] = {}
+        errors: dict[str, float] = {}
+        towers: dict[str, dict[str, float]] = {name: {} for name in self.towers()}
         for number, name in enumerate(self.prepared.domains):
             documents = self.prepared.documents(number, part=1)[: self.recipe.evaluate_documents]
             authors = self.prepared.authors[documents]
@@ -254,9 +295,13 @@ class Run:
             pairs = balanced_pairs(authors - authors.min(), EVALUATION_PAIRS)
             roc[name] = auc(cosines(vectors, pairs), pairs.same)
             recall[name] = recall_at_1(vectors, authors)
+            for tower, own in self.towers().items():
+                towers[tower][name] = auc(cosines(vectors[:, own], pairs), pairs.same)
+            error = svm_error(vectors, authors) if self.towers() else None
+            errors |= {} if error is None else {name: error}
         loss, speed = self.take_losses()
         rate = self.optimizer.param_groups[0]["lr"]
-        record = Evaluation(self.step, self.seconds, loss, speed, rate, roc, recall)
+        record = Evaluation(self.step, self.seconds, loss, speed, rate, roc, recall, towers, errors)
         self.history.append(record)
         if not record.auc or record.mean_auc > self.best_auc:
             self.best_auc = record.mean_auc if record.auc else self.best_auc
@@ -264,11 +309,32 @@ class Run:
         return record
 
     def embed(self, documents: IntArray) -> NDArray[np.float32]:
-        """LEVs of documents by the averaged weights."""
-        longest = self.config.batch.max_crop
-        return embed_documents(
-            self.average, self.corpus, self.prepared, documents, longest=longest, half=self.half
-        )
+        """Vectors of documents by the averaged weights, all towers side by side."""
+        longest, encoder = self.config.batch.max_crop, self.average.encoder
+        alone = encoder is not None and encoder.shape.alone
+        parts = []
+        if not alone:
+            parts.append(
+                embed_documents(
+                    self.average,
+                    self.corpus,
+                    self.prepared,
+                    documents,
+                    longest=longest,
+                    half=self.half,
+                )
+            )
+        if encoder is not None and self.corpus.pieces is not None:
+            assert self.prepared.pieces is not None
+            places = (
+                self.prepared.pieces.offsets[documents],
+                self.prepared.pieces.lengths[documents],
+            )
+            encoded = encode(
+                encoder, self.corpus.pieces, *places, at_once=TEXTS_AT_ONCE, half=self.half
+            )
+            parts.append(encoded.cpu().numpy())
+        return np.concatenate(parts, axis=1)
 
     def find_neighbours(self) -> None:
         """For every training author the nearest ones of the same domain, by one text of each."""
@@ -381,7 +447,9 @@ class Run:
             "best_development_auc": self.best_auc if math.isfinite(self.best_auc) else None,
         }
         longest, ngrams = self.config.batch.max_crop, self.prepared.ngrams
-        return Extractor(network, self.prepared.vocabulary, longest, card, ngrams)
+        return Extractor(
+            network, self.prepared.vocabulary, longest, card, ngrams, self.prepared.table
+        )
 
 
 def embed_documents(

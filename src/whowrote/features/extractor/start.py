@@ -14,6 +14,7 @@ of the n-grams of the training documents. Earlier weights, where named, replace 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +28,11 @@ from torch import nn
 from whowrote.errors import InputError
 from whowrote.features.bag import leading_directions
 from whowrote.features.counting import FittedNGrams
+from whowrote.features.encoder import EncoderShape, start_encoder
 from whowrote.features.extractor.preparation import Prepared
 from whowrote.features.extractor.recipe import Config, Recipe
 from whowrote.features.network import Network
+from whowrote.features.pieces import END, HIDDEN, START, PieceTable, shares_of_users
 from whowrote.features.reading import DeviceCorpus, read_extractor
 from whowrote.features.vocabulary import FIRST_WORD, Vocabulary
 
@@ -39,10 +42,14 @@ SKETCH_ROWS = 40_000
 
 
 def make_network(
-    config: Config, vocabulary: Vocabulary, ngrams: FittedNGrams | None = None
+    config: Config,
+    vocabulary: Vocabulary,
+    ngrams: FittedNGrams | None = None,
+    table: PieceTable | None = None,
 ) -> Network:
     """The network for a vocabulary, with weights that depend on the seed alone."""
     sizes: dict[str, Any] = {
+        "encoder": encoder_for(config.encoder, table),
         "n_words": len(vocabulary.words),
         "n_characters": len(vocabulary.characters),
         "n_grams": sum(len(block.keys) for block in ngrams.grams) if ngrams else 0,
@@ -53,7 +60,29 @@ def make_network(
     if config.glove is not None:
         with np.load(config.glove) as glove:
             start_words(network, vocabulary, glove["words"].tolist(), glove["vectors"])
+    if network.encoder is not None and config.start_encoder is not None:
+        start_encoder(network.encoder, config.start_encoder)
     return network
+
+
+def encoder_for(shape: EncoderShape, table: PieceTable | None) -> EncoderShape:
+    """The second tower for a table of word pieces."""
+    if table is None:
+        return shape
+    special = tuple(table.index[piece] for piece in (START, END, HIDDEN))
+    return replace(shape, n_pieces=len(table), special=special)
+
+
+@torch.no_grad()
+def mark_rare(network: Network, prepared: Prepared, common: int) -> None:
+    """Tell the second tower which pieces are rare: all but those that the most authors use."""
+    if network.encoder is None or prepared.pieces is None:
+        return
+    size, learnt = network.encoder.shape.n_pieces, prepared.part == 0
+    shares = shares_of_users(prepared.pieces, prepared.authors, prepared.domain_of, learnt, size)
+    rare = torch.ones(size)
+    rare[torch.from_numpy(np.argsort(-shares, kind="stable")[:common].copy())] = 0.0
+    network.encoder.rare.copy_(rare)
 
 
 @torch.no_grad()
@@ -111,20 +140,23 @@ def learning_rate(recipe: Recipe, step: int, share_done: float) -> float:
     return recipe.learning_rate * warm * (recipe.final_rate + (1 - recipe.final_rate) * fall)
 
 
+SLOW = re.compile(r"network\.encoder\.(pieces|places|norm|layers)\b")
+"""What the second tower starts with; its marks and what follows its means are new."""
+
+
 def make_optimizer(
     modules: nn.Module, recipe: Recipe, device: torch.device
 ) -> torch.optim.Optimizer:
-    """AdamW; biases and the temperature are not decayed, the n-grams' table learns slowly."""
-    named = dict(modules.named_parameters())
-    table = [p for name, p in named.items() if name == "network.grams"]
-    others = [p for name, p in named.items() if name != "network.grams"]
-    decay = {"weight_decay": recipe.weight_decay}
+    """AdamW; vectors and the temperature are not decayed, what has been learnt before is slow."""
+    shares = {"": 1.0, "grams": recipe.gram_rate, "encoder": recipe.encoder_rate}
+    parts: dict[tuple[str, bool], list[nn.Parameter]] = {("", True): [], ("", False): []}
+    for name, parameter in modules.named_parameters():
+        kind = "grams" if name == "network.grams" else "encoder" if SLOW.match(name) else ""
+        parts.setdefault((kind, parameter.ndim > 1), []).append(parameter)
     groups: list[dict[str, Any]] = [
-        {"params": [p for p in others if p.ndim > 1], "share": 1.0, **decay},
-        {"params": [p for p in others if p.ndim <= 1], "share": 1.0, "weight_decay": 0.0},
+        {"params": own, "share": shares[kind], "weight_decay": recipe.weight_decay * matrix}
+        for (kind, matrix), own in parts.items()
     ]
-    if table:
-        groups.append({"params": table, "share": recipe.gram_rate, **decay})
     return torch.optim.AdamW(
         groups, lr=recipe.learning_rate, betas=(0.9, 0.99), fused=device.type == "cuda"
     )

@@ -205,9 +205,9 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
                 weights = None if (weights == weights[0]).all() else weights
                 fold_of = None if fold_of is None else fold_of[counts]
             k = len(labels.classes)
+            fit = self._continued(X.shape[0], k) if self._goes_on else self._start(X, k, weights)
             if not self._goes_on:
                 warn_of_far_values(X)
-            fit = self._continued(X.shape[0], k) if self._goes_on else self._start(X, k, weights)
             fit.callbacks = checks.callbacks_of(callbacks)
             self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
             self.classes_ = labels.classes

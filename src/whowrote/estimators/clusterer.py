@@ -146,8 +146,6 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                     f"n_components is {self.n_components} but X has {n} rows (n_samples={n}); "
                     "every cluster needs a row: lower n_components"
                 )
-            if not self._goes_on:
-                warn_of_far_values(X)
             more = None if validation is None else self._read(validation, reset=False)
             called = checks.callbacks_of(callbacks)
             fit, provisional = self._best_of_starts(X, more, called)
@@ -171,6 +169,8 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             fit = (
                 self._continued(X.shape[0], k) if goes_on else _reseeded(self._start(X, k), number)
             )
+            if not number and not goes_on:
+                warn_of_far_values(X, stacklevel=4)
             fit.callbacks = callbacks
             provisional = self._learn(fit, X, held_out)
             bound = float(fit.fitted.bound(X, 1).mean()) if self.n_init > 1 else 0.0

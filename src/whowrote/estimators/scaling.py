@@ -163,7 +163,7 @@ def learn_scaling(
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
 
 
-def warn_of_far_values(X: Any) -> None:
+def warn_of_far_values(X: Any, stacklevel: int = 3) -> None:
     """Warn of a value so far out that beside it the rest of its column is one point.
 
     Deviations from the median are measured by the third quartile of those that are not zero. A
@@ -191,7 +191,7 @@ def warn_of_far_values(X: Any) -> None:
         f"are within {unit[place]:.3g} of the median ({len(found)} such in all): beside it they "
         "can hardly be told apart; look for a wrong value, and drop, clip or impute it",
         DataWarning,
-        stacklevel=3,  # where fit was called
+        stacklevel=stacklevel,  # where fit was called
     )
 
 

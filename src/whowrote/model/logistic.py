@@ -132,8 +132,8 @@ def logistic(
     across, prior, root = u.mT.contiguous(), log_prior.float()[:, None], weights.sqrt().float()
     targets, folds = functional.one_hot(labels, k).to(u).mT, fold_numbers(labels)
     held, steps = folds >= 0, STEPS[number_of(len(labels))]
-    learnt_from = torch.arange(-1, int(folds.max()) + 1, device=folds.device)[:, None] != folds
-    learnt_from = (learnt_from | (torch.arange(len(learnt_from))[:, None] == 0).to(held)) * root
+    fits = torch.arange(-1, int(folds.max()) + 1, device=folds.device)[:, None]  # the first of all
+    learnt_from = ((fits != folds) | (fits < 0)) * root
     state, best, since = u.new_zeros(len(learnt_from), k, u.shape[1]), None, 0
     for penalty in PENALTIES:
         shrink = (spectrum.penalty(penalty) / spectrum.squares).float()

@@ -32,6 +32,7 @@ from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weight
 from whowrote.estimators.scaling import stacked, warn_of_far_values
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
+from whowrote.model.logistic import MANY_ROWS
 from whowrote.progress import listening
 from whowrote.training import (
     Assignment,
@@ -60,9 +61,7 @@ RULES: dict[str, dict[str, Any]] = {
     },
 }
 """What parameters are where nobody says, by where learning begins."""
-MANY_ROWS = 1000
-"""Fewer are answered by the regression alone, which holds them out in turn; more are trained on."""
-WIDTHS = ((2500, 1024), (1000, 512), (0, 2048))
+WIDTHS = ((2500, 1024), (MANY_ROWS, 512), (0, 2048))
 """Hidden units from so many rows on: few rows are answered best, and soon, by many."""
 MOST_LATENTS = 200
 """D grows with the number of classes up to this."""

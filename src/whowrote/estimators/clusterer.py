@@ -150,9 +150,9 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             called = checks.callbacks_of(callbacks)
             fit, provisional = self._best_of_starts(X, more, called)
             self._finish(fit, X)
-            winners = self.fitted_.score(X).mean_log_proba().argmax(axis=1)
-            self.labels_ = self._numbered_by_size(winners.astype(np.int64))
-        warn_of_clusters(np.exp(self.fitted_.score(X).mean_log_proba()), provisional)
+            gamma = self._numbered_by_size(np.exp(self.fitted_.score(X).mean_log_proba()))
+            self.labels_ = gamma.argmax(axis=1).astype(np.int64)
+        warn_of_clusters(gamma, provisional)
         return self
 
     def _best_of_starts(
@@ -213,12 +213,12 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             for member, index in enumerate(assignment.train):
                 place_by_latents(fit.fitted.fleet, member, rows, index[:MIXTURE_ROWS])
 
-    def _numbered_by_size(self, labels: IntArray) -> IntArray:
+    def _numbered_by_size(self, gamma: FloatArray) -> FloatArray:
         """The largest cluster is number 0; clusters that lost all their rows come last."""
-        sizes = np.bincount(labels, minlength=self.n_components)
+        sizes = np.bincount(gamma.argmax(axis=1), minlength=self.n_components)
         order = np.argsort(-sizes, kind="stable")
         self.fleet_.mixture.reorder(torch.as_tensor(order, device=self.fitted_.device))
-        return np.argsort(order)[labels]
+        return gamma[:, order]
 
     def _provisional(self, X: Any, scaling: Scaling, seed: int) -> IntArray:
         """Hard assignments to start from; -1 for outliers."""

@@ -16,7 +16,7 @@ row on its latent.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -49,7 +49,7 @@ SHARPNESS = math.exp(2 * FIRST_LOG_SCALE)
 """The variance of q(x | o) at the start."""
 
 
-def number_of(rows: int | Tensor) -> str:
+def few_or_many(rows: int | Tensor) -> str:
     """What so many rows are."""
     return "few" if rows < MANY_ROWS else "many"
 
@@ -131,7 +131,7 @@ def logistic(
     u, k = spectrum.u.float(), len(log_prior)  # half as much to read, many times
     across, prior, root = u.mT.contiguous(), log_prior.float()[:, None], weights.sqrt().float()
     targets, folds = functional.one_hot(labels, k).to(u).mT, fold_numbers(labels)
-    held, steps = folds >= 0, STEPS[number_of(len(labels))]
+    held, steps = folds >= 0, STEPS[few_or_many(len(labels))]
     fits = torch.arange(-1, int(folds.max()) + 1, device=folds.device)[:, None]  # the first of all
     learnt_from = ((fits != folds) | (fits < 0)) * root
     state, best, since = u.new_zeros(len(learnt_from), k, u.shape[1]), None, 0
@@ -145,11 +145,10 @@ def logistic(
             former, state = state, ahead + slope / (0.5 + shrink)
         own = (state @ across[:, held] / root[held]).permute(0, 2, 1)
         held_out = own[folds[held] + 1, torch.arange(own.shape[1], device=own.device)]
-        found = Regression(state[0].mT.double(), held_out.double(), held, 0.0)
-        told = found.held_out, labels[held], log_prior, weights[held]
+        told = held_out.double(), labels[held], log_prior, weights[held]
         loss = min(tempered_log_loss(*told, one) for one in TEMPERATURES)
         if best is None or loss < best.loss:
-            best, since = replace(found, loss=loss), 0
+            best, since = Regression(state[0].mT.double(), told[0], held, loss), 0
         elif (since := since + 1) == 2:
             break
     assert best is not None  # for the type checker: there are penalties
@@ -167,7 +166,7 @@ def fold_numbers(labels: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
     order = shuffled.to(labels.device)[labels[shuffled].argsort(stable=True)]
     folds = torch.empty_like(labels)
     turn = torch.arange(len(labels), device=labels.device)
-    if number_of(len(labels)) == "few":
+    if few_or_many(len(labels)) == "few":
         most = 10 if len(labels) < 300 else 5
         folds[order] = turn % int(torch.bincount(labels).double().median().clamp(2, most))
     else:
@@ -292,7 +291,7 @@ def _spread_hidden(encoder: Network, batch: Batch) -> None:
     order = torch.randperm(len(thresholds), generator=torch.Generator().manual_seed(0))
     thresholds = thresholds[order].to(unit)
     for member, labels in enumerate(batch.labels):
-        size = number_of((labels != UNLABELLED).sum())
+        size = few_or_many((labels != UNLABELLED).sum())
         spread = _best_spread(encoder, given[member], thresholds, labels[:SPREAD_ROWS], size)
         first.weight[member] = spread * direction[member]
         first.bias[member] = spread * (thresholds - centre[member])

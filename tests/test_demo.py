@@ -88,7 +88,7 @@ def test_answers(author: str, named: str | None, right: bool, svm_right: bool) -
     best = Candidate("ann", 0.9, -3.0, 0.2)
     identity = ModelIdentity("id", "0", "ngrams", "student-t", 2)
     pooled = Combination(1, 1.0, 0.5, "equal")
-    found = Attribution("1", "", named, (best,), 0.2, 0.05, 9, pooled, (), identity)
+    found = Attribution("1", "", named, (best,), 0.2, 0.05, None, None, 9, pooled, (), identity)
     answer = answer_of(Address("1-x", 1, author, "text"), found, "ann", ("ann", "bob"))
     assert (answer.right, answer.svm_right) == (right, svm_right)
     assert answer.enrolled == (author != "cyd")

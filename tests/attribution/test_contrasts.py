@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from whowrote.attribution.attributor import spread
 from whowrote.attribution.contrasts import TOLERANCE, Contrasts
+from whowrote.corpus.splits import spread
 from whowrote.progress import Stage, listening
 
 HALF = 2e-3  # relative rounding of half precision, and a little

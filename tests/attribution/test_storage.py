@@ -85,8 +85,9 @@ def test_and_so_it_does_in_another_process(small: Attributor, folder: Path) -> N
 
 def test_settings_come_along(small: Attributor, folder: Path) -> None:
     twin = Attributor.load(folder)
-    for name in ("passage_words", "none_below", "prior", "random_state"):
+    for name in ("false_attributions", "none_below", "prior", "random_state"):
         assert getattr(twin, name) == getattr(small, name)
+    assert twin.passage_words == small.fitted_.reader.words
     assert isinstance(twin.features, NGrams)
     assert twin.model.n_members == 2
 

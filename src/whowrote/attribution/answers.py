@@ -60,8 +60,10 @@ class ModelIdentity:
 class Attribution:
     """The answer for one text; ``author`` is None for "none of these".
 
-    ``typicality`` is the p-value of the best candidate: when it is below ``none_below``, a text so
-    unusual for them is rather by somebody who is not enrolled.
+    ``stranger`` is the share of texts by people who are not enrolled that look as much like one of
+    the enrolled as this one does: where it is above ``false_attributions``, nobody is named. It is
+    None where no author could be left out to learn it. ``typicality`` is the p-value of the best
+    candidate: where it is below ``none_below``, nobody is named either.
     """
 
     document: str
@@ -70,6 +72,8 @@ class Attribution:
     ranking: tuple[Candidate, ...]
     typicality: float
     none_below: float
+    stranger: float | None
+    false_attributions: float | None
     tokens: int
     combination: Combination
     warnings: tuple[str, ...]
@@ -145,9 +149,19 @@ def words_of(texts: Sequence[str]) -> IntArray:
     return np.array([max(1, len(text.split())) for text in texts])
 
 
+def check_limits(none_below: Any, false_attributions: Any) -> None:
+    """Whether both limits make sense; if not, a sentence on which does not."""
+    check_limit(none_below)
+    if not (isinstance(false_attributions, Real) and 0 < float(false_attributions) <= 1):
+        raise InputError(
+            f"false_attributions is {false_attributions!r}; it must be above 0 and at most 1: give "
+            "0.05, or 1 to always name somebody"
+        )
+
+
 def check_limit(none_below: Any) -> None:
     """Whether a limit of typicality makes sense; if not, a sentence on why."""
-    if not (isinstance(none_below, Real) and 0 <= float(none_below) < 1):
+    if none_below is not None and not (isinstance(none_below, Real) and 0 <= float(none_below) < 1):
         raise InputError(
             f"none_below is {none_below!r}; it must be at least 0 and below 1: give 0.02, "
             "or 0 to always name somebody"

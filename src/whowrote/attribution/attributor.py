@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,12 +23,20 @@ from whowrote.attribution.answers import (
     Enrolled,
     ModelIdentity,
     as_corpus,
-    check_limit,
+    check_limits,
     enrolled_authors,
     require_two_rows,
     words_of,
 )
-from whowrote.attribution.calibration import Calibration, HeldOut, Norms, Pooling, per_text
+from whowrote.attribution.calibration import (
+    Calibration,
+    HeldOut,
+    Norms,
+    Pooling,
+    Strangers,
+    best_figures,
+    per_text,
+)
 from whowrote.attribution.enrolment import enroll
 from whowrote.attribution.fitted_attributor import (
     Evidence,
@@ -38,21 +47,37 @@ from whowrote.attribution.fitted_attributor import (
 )
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import (
+    MOST_PASSAGES,
     WORDS,
     Learnt,
     Passages,
     cut_all,
+    learn_from_few,
     learn_to_read,
     mean_per_text,
 )
 from whowrote.attribution.verification import Verdict, fit_verifier
-from whowrote.corpus.splits import deal
+from whowrote.corpus.splits import finer, spread
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
+from whowrote.estimators.classifier import MOST_LATENTS
+from whowrote.estimators.fitted_classifier import FittedClassifier
+from whowrote.features.counting import READINGS
+from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named, require_storable, with_settings
+from whowrote.features.ngrams import NGrams
+from whowrote.progress import tell
 
+MOST_FEW = 3000
+"""Up to so many texts each is held out in turn, and each author is."""
+MOST_ROWS, LEAST_PASSAGES = 1500, 4
+"""Long texts are learnt from by so many passages in all, and each by so many at least."""
+MOST_FOLDS = 20
+"""Folds in which few texts are held out, as far as authors have as many."""
+LEAST_PEOPLE = 6
+"""Of fewer authors, those who are left over say nothing of how strangers look."""
 MEMBERS = 5
 FEW_ROWS = 1000
 MANY_ROWS = 4000
@@ -77,39 +102,6 @@ def default_model(n_rows: int, random_state: int) -> MixtureVAEClassifier:
     )
 
 
-def spread(codes: IntArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
-    """A fold for every row: groups stay whole if they can, every author is in two folds at least.
-
-    The rows of an author who would be in one fold only are dealt one by one: there is nothing else
-    to hold out from them.
-
-    >>> folds = spread(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2]), 2, 0)
-    >>> sorted(folds[:2].tolist()), sorted(folds[2:].tolist())
-    ([0, 1], [0, 1])
-    """
-    folds = deal(codes, groups, n_folds, np.random.default_rng(seed))
-    lone = [k for k in range(int(codes.max()) + 1) if len(np.unique(folds[codes == k])) < 2]
-    if not lone:
-        return folds
-    rows = np.flatnonzero(np.isin(codes, lone))
-    units = groups.copy()
-    units[rows] = int(groups.max()) + 1 + np.arange(len(rows))
-    return deal(codes, units, n_folds, np.random.default_rng(seed))
-
-
-def finer(folds: IntArray, codes: IntArray, groups: IntArray, seed: int) -> IntArray:
-    """Two folds of each, groups whole where they were: what a coarse fold leaves out, both do.
-
-    >>> finer(np.array([0, 0, 1]), np.array([0, 0, 0]), np.array([0, 1, 2]), 0).tolist()
-    [0, 1, 2]
-    """
-    halves = np.zeros_like(folds)
-    for fold in np.unique(folds):
-        rows = np.flatnonzero(folds == fold)
-        halves[rows] = deal(codes[rows], groups[rows], 2, np.random.default_rng(seed))
-    return np.asarray(np.unique(2 * folds + halves, return_inverse=True)[1])
-
-
 class Attributor(BaseEstimator):
     """Learn people's styles from their texts, then say who wrote other texts.
 
@@ -119,9 +111,14 @@ class Attributor(BaseEstimator):
         a feature set such as ``SentenceEncoder("name")``.
     model : a ``MixtureVAEClassifier``; None means one with settings that suit the number of texts.
         Its ``n_members`` is the number of parts that training texts are held out in.
-    passage_words : long texts are cut into passages of about so many words.
-    none_below : answer "none of these" where a text is so unusual for the best author that fewer
-        than this share of their own texts would be.
+    passage_words : texts are read in passages of about so many words; None means the median text
+        that is learnt from, 300 at least.
+    false_attributions : the share of texts by people who are not enrolled that may be given to one
+        who is. Whatever looks less like somebody enrolled is "none of these"; 1 names somebody
+        always. It is learnt from authors left out in turn, up to 3,000 texts.
+    none_below : answer "none of these" also where a text is so unusual for the best author that
+        fewer than this share of their own texts would be; None means 2 % where
+        ``false_attributions`` could not be learnt, else 0.
     prior : ``"equal"``: before reading, every author is as probable as any other; ``"training"``:
         as probable as they have passages.
     random_state : seed; the same seed and texts give the same model.
@@ -143,14 +140,16 @@ class Attributor(BaseEstimator):
         features: str | TextFeatures = "hybrid",
         model: MixtureVAEClassifier | None = None,
         *,
-        passage_words: int = WORDS,
-        none_below: float = 0.02,
+        passage_words: int | None = None,
+        false_attributions: float = 0.05,
+        none_below: float | None = None,
         prior: str = "equal",
         random_state: int = 0,
     ) -> None:
         self.features = features
         self.model = model
         self.passage_words = passage_words
+        self.false_attributions = false_attributions
         self.none_below = none_below
         self.prior = prior
         self.random_state = random_state
@@ -162,22 +161,19 @@ class Attributor(BaseEstimator):
         self.check()
         corpus = as_corpus(texts, authors).labelled()
         corpus.require_attribution(min_texts=1)
-        passages = cut_all(corpus.texts, int(self.passage_words))
-        enrolled = enrolled_authors(corpus, passages)
-        names = [author.name for author in enrolled]
-        codes = np.searchsorted(names, np.array(corpus.authors))
+        codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
+        smallest = cut_all(corpus.texts, int(self.passage_words or WORDS))
+        require_two_rows(corpus.author_names, codes[smallest.document])
+        learn = self._learn_from_few if self._few(corpus) else self._learn_from_many
+        learnt, model, held_out = learn(corpus, codes)
+        passages = learnt.read.passages
         rows = codes[passages.document]
-        require_two_rows(names, rows)
-        model, features = self._model(len(rows)), clone(named(self.features))
-        members, folds = self._folds(corpus, passages, rows, model.n_members)
-        learnt = learn_to_read(features, passages, rows, folds, int(self.passage_words))
-        model.fit(learnt.read.V, rows, folds=members)
         columns = list(learnt.reader.features.blocks().values())
         profiles = Profiles.learn(text_rows(learnt.read), codes, columns)
         log_share = np.log(np.bincount(rows) / len(rows))
         latents = mean_per_text(model.transform(learnt.read.V), passages)
         fitted = FittedAttributor(
-            authors=enrolled,
+            authors=enrolled_authors(corpus, passages),
             reader=learnt.reader,
             model=replace(model.fitted_, ranks=None),  # its typicality is that of whole texts
             log_share=log_share,
@@ -185,24 +181,88 @@ class Attributor(BaseEstimator):
             calibration=_calibrate(
                 learnt,
                 profiles,
-                _held_out_log_proba(model, learnt.as_new.V, members),
+                model.fitted_,
+                held_out,
                 _Truth(codes, words_of(corpus.texts), log_share, self.prior),
             ),
             verifier=fit_verifier(learnt.read, columns, codes),
             training=TrainingTexts(
                 tuple(corpus.sha256), latents.astype(np.float16), codes.astype(np.int32)
             ),
-            none_below=float(self.none_below),
+            none_below=self.none_below,
+            false_attributions=float(self.false_attributions),
             prior=self.prior,
             random_state=int(self.random_state),
         )
         self.fitted_ = replace(fitted, id=storage.fingerprint(fitted))
         return self
 
+    def _few(self, corpus: Corpus) -> bool:
+        """Whether every text can be held out from a regression on all others."""
+        return (
+            self.model is None
+            and len(corpus) <= MOST_FEW
+            and len(corpus.author_names) <= MOST_LATENTS
+        )
+
+    def _lengths(self, corpus: Corpus) -> list[int]:
+        """Of passages, to choose from: short ones, and the median text where it is longer."""
+        if self.passage_words is not None:
+            return [int(self.passage_words)]
+        usual = int(np.median(corpus.word_counts))
+        return [WORDS] if usual < 2 * WORDS else [WORDS, usual]
+
+    def _learn_from_few(
+        self, corpus: Corpus, codes: IntArray
+    ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
+        """The linear answer, held out in closed form, and a mixture that starts and stays there.
+
+        Of the lengths of passages, the one by which held-out texts are answered best.
+        """
+        best = None
+        for words in self._lengths(corpus):
+            learnt, model = self._learn_at(corpus, codes, words)
+            log_proba = np.asarray(model.predict_log_proba(learnt.as_new.V))
+            loss = _loss_of_texts(log_proba, learnt.read.passages, codes)
+            if best is None or loss < best[0]:
+                best = loss, learnt, model, log_proba
+        assert best is not None  # for the type checker: there is a length
+        return best[1:]
+
+    def _learn_at(
+        self, corpus: Corpus, codes: IntArray, words: int
+    ) -> tuple[Learnt, MixtureVAEClassifier]:
+        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
+        each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
+        n_folds = int(np.clip(np.median(each), 2, MOST_FOLDS))
+        folds = spread(codes, groups, n_folds, int(self.random_state))
+        features = clone(features_for_few(self.features))
+        most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
+        passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
+        learnt = learn_from_few(features, passages, codes, folds, words)
+        model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
+        model.fit(learnt.read.V, codes[passages.document])
+        tell("learning the authors", 1, 1)
+        return learnt, model
+
+    def _learn_from_many(
+        self, corpus: Corpus, codes: IntArray
+    ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
+        """Contrasts in folds, and a mixture that learns from them."""
+        words = int(self.passage_words or WORDS)
+        passages = cut_all(corpus.texts, words)
+        rows = codes[passages.document]
+        model, features = self._model(len(rows)), clone(named(self.features))
+        members, folds = self._folds(corpus, passages, rows, model.n_members)
+        learnt = learn_to_read(features, passages, rows, folds, words)
+        model.fit(learnt.read.V, rows, folds=members)
+        return learnt, model, _held_out_log_proba(model, learnt.as_new.V, members)
+
     def check(self) -> None:
         """Whether the settings make sense; if not, a sentence on which does not."""
-        checks.at_least("passage_words", self.passage_words, 20, integer=True)
-        check_limit(self.none_below)
+        if self.passage_words is not None:
+            checks.at_least("passage_words", self.passage_words, 20, integer=True)
+        check_limits(self.none_below, self.false_attributions)
         checks.one_of("prior", self.prior, ("equal", "training"))
         checks.at_least("random_state", self.random_state, 0, integer=True)
         if not (isinstance(self.features, str) or hasattr(self.features, "get_params")):
@@ -255,7 +315,12 @@ class Attributor(BaseEstimator):
     def fitted(self) -> FittedAttributor:
         """What was learnt, with the limit and the prior as they are set now."""
         check_is_fitted(self, "fitted_")
-        return replace(self.fitted_, none_below=float(self.none_below), prior=self.prior)
+        return replace(
+            self.fitted_,
+            none_below=self.none_below,
+            false_attributions=float(self.false_attributions),
+            prior=self.prior,
+        )
 
     def attribute(self, texts: Corpus | Sequence[str]) -> list[Attribution]:
         """One record per text: who, how sure, how usual that is for them, or none of these."""
@@ -312,8 +377,9 @@ class Attributor(BaseEstimator):
         fitted = storage.load(Path(path))
         attributor = cls(
             with_settings(fitted.reader.features.stored().values),
-            MixtureVAEClassifier(**fitted.model.settings),
+            _model_to_learn_again(fitted),
             passage_words=fitted.reader.words,
+            false_attributions=fitted.false_attributions,
             none_below=fitted.none_below,
             prior=fitted.prior,
             random_state=fitted.random_state,
@@ -326,6 +392,22 @@ class Attributor(BaseEstimator):
         grown = copy.copy(self)
         grown.fitted_ = enroll(self.fitted(), corpus)
         return grown
+
+
+def features_for_few(features: str | TextFeatures) -> TextFeatures:
+    """By name, with every reading of the n-grams; what is given is left as it is."""
+    readings = NGrams(readings=tuple(READINGS))
+    if isinstance(features, str):
+        if features == "hybrid":
+            return Hybrid(ngrams=readings, weight=1.0)
+        if features == "ngrams":
+            return readings
+    return named(features)
+
+
+def _model_to_learn_again(fitted: FittedAttributor) -> MixtureVAEClassifier | None:
+    settings = dict(fitted.model.settings)
+    return None if settings["start"] == "scores" else MixtureVAEClassifier(**settings)
 
 
 # -- calibration ---------------------------------------------------------------------------------
@@ -352,18 +434,62 @@ def _held_out_log_proba(
     return log_proba
 
 
+def _loss_of_texts(log_proba: FloatArray, passages: Passages, codes: IntArray) -> float:
+    """The log-loss of held-out texts, their passages weighed as well as they can be."""
+    even = np.full(log_proba.shape[1], -np.log(log_proba.shape[1]))
+    share = np.log(np.bincount(codes[passages.document]) / len(passages.document))
+    evidence = per_text(log_proba - share, passages.document)
+    pooling = Pooling.fit(evidence, passages.counts, even, codes)
+    found = pooling.log_proba(evidence, passages.counts, even)
+    return float(-found[np.arange(len(codes)), codes].mean())
+
+
 def _calibrate(
-    learnt: Learnt, profiles: Profiles, log_proba: FloatArray, truth: _Truth
+    learnt: Learnt,
+    profiles: Profiles,
+    model: FittedClassifier,
+    log_proba: FloatArray,
+    truth: _Truth,
 ) -> Calibration:
     """Learn how sure and how usual answers are from texts that were held out."""
     read, codes = learnt.as_new, truth.codes
     counts, log_prior = read.passages.counts, prior_of(truth.prior, truth.log_share)
     evidence = per_text(log_proba - truth.log_share, read.passages.document)
-    pooling = Pooling.fit(evidence, counts, log_prior, codes)
-    own = figures(read, log_proba, profiles, learnt.reader.contrasts)
-    own = own[np.arange(len(codes)), codes]
+    pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
+    every = figures(read, log_proba, profiles, learnt.reader.contrasts)
     nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read))
-    own[:, : nearness.shape[1]] = nearness
-    answers = pooling.log_proba(evidence, counts, log_prior).argmax(axis=1)
-    held_out = HeldOut(len(codes), int((answers == codes).sum()))
-    return Calibration(pooling, Norms.fit(own, truth.words, codes), held_out)
+    every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
+    answers = pooling.log_proba(evidence, counts, log_prior)
+    held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
+    norms = Norms.fit(every[np.arange(len(codes)), codes], truth.words, codes)
+    calibration = Calibration(pooling, norms, held_out)
+    if learnt.strangers is None or len(truth.log_share) < LEAST_PEOPLE:
+        return calibration
+    inside = best_figures(every[..., -1], answers, every[..., 0])
+    outside = _as_strangers(learnt, model, pooling, every[..., 0], truth)
+    right = answers.argmax(axis=1) == codes
+    return replace(
+        calibration, strangers=Strangers.fit(inside, right, outside, len(truth.log_share))
+    )
+
+
+def _as_strangers(
+    learnt: Learnt,
+    model: FittedClassifier,
+    pooling: Pooling,
+    nearness: FloatArray,
+    truth: _Truth,
+) -> FloatArray:
+    """The figures of every text as answered by what knows nothing of its author."""
+    assert learnt.strangers is not None  # for the type checker
+    passages, codes = learnt.read.passages, truth.codes
+    own = np.isnan(learnt.strangers)
+    # An author who is not there has no contrast; a middling one says nothing for or against.
+    contrasts = np.where(own, np.nanmean(learnt.strangers, axis=1)[:, None], learnt.strangers)
+    log_proba = model.score(contrasts).log_proba.mean(axis=0)
+    evidence = per_text(log_proba - truth.log_share, passages.document)
+    log_prior = prior_of(truth.prior, truth.log_share)
+    answers = pooling.log_proba(evidence, passages.counts, log_prior)
+    answers[np.arange(len(codes)), codes] = -np.inf
+    answers = log_softmax(answers, axis=1)
+    return best_figures(mean_per_text(contrasts, passages), answers, nearness)

@@ -12,10 +12,12 @@ seen them. The same texts say how like its own author's others a text is: see :c
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Self
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax, stdtr
 
 from whowrote.arrays import FloatArray, IntArray
@@ -50,6 +52,15 @@ class Pooling:
         """Log-probabilities of texts from the summed evidence of their passages."""
         divisor = self.temperature * counts[:, None] ** self.exponent
         return np.asarray(log_softmax(log_prior + evidence / divisor, axis=1), dtype=np.float64)
+
+    def sharper(self, n_folds: int | None) -> Self:
+        """For answers from all texts after a fit to answers from all folds but one.
+
+        What a text says for its author grows about as the root of the texts they are known by.
+        """
+        if n_folds is None:
+            return self
+        return replace(self, temperature=self.temperature * math.sqrt(1 - 1 / n_folds))
 
     @classmethod
     def fit(
@@ -152,6 +163,75 @@ def _narrowing(values: FloatArray, w: FloatArray) -> float:
 
 
 @dataclass(frozen=True)
+class Strangers:
+    r"""How texts by people who are not enrolled look, from authors left out in turn.
+
+    .. math:: s = \sum_j w_j \frac{f_j - c_j}{\sigma_j}, \qquad
+        p(s) = \frac{1 + \#\{s_i \ge s\}}{n + 1}
+
+    of the best author's contrast, the log odds of their probability, and how near the text is to
+    the mean of their texts. :math:`s_i` are the texts of authors about whom the model that answers
+    knows nothing: p is the share of strangers' texts that look as much like somebody enrolled. Few
+    texts are taken for a sample of a Student-t distribution.
+    """
+
+    centers: FloatArray
+    spreads: FloatArray
+    reference: FloatArray
+    """Scores of strangers' texts, ascending."""
+    own: FloatArray
+    """Scores of held-out texts that went to their author, ascending."""
+    held_out: int
+    """Of so many held-out texts."""
+    people: int
+
+    WEIGHTS: ClassVar = np.array([0.6, 0.6, 0.3])
+    RANKED_FROM: ClassVar = 40
+    """Strangers' texts from which on p is a rank: it can then be one in forty."""
+
+    @classmethod
+    def fit(
+        cls, inside: FloatArray, right: NDArray[np.bool_], outside: FloatArray, people: int
+    ) -> Self:
+        """From the figures (texts, 3) of held-out texts, and of the same as strangers' texts."""
+        both = np.concatenate([inside, outside])
+        nothing = np.zeros(0)
+        spreads = np.maximum(both.std(0), 1e-9)
+        found = cls(both.mean(0), spreads, nothing, nothing, 0, people)
+        return replace(
+            found,
+            reference=np.sort(found.scores(outside)),
+            own=np.sort(found.scores(inside)[right]),
+            held_out=len(inside),
+        )
+
+    def scores(self, figures: FloatArray) -> FloatArray:
+        """Larger the more the text is like one of the enrolled."""
+        return np.asarray(((figures - self.centers) / self.spreads) @ self.WEIGHTS)
+
+    def share(self, scores: FloatArray) -> FloatArray:
+        """p: the share of strangers' texts that look as much like somebody enrolled."""
+        n = len(self.reference)
+        if n >= self.RANKED_FROM:
+            below = np.searchsorted(self.reference, scores, side="left")
+            return np.asarray((1 + n - below) / (n + 1))
+        spread = max(float(self.reference.std(ddof=1)), 1e-9) * np.sqrt(1 + 1 / n)
+        return np.asarray(stdtr(n - 1, (self.reference.mean() - scores) / spread))
+
+    def missed(self, rate: float) -> float:
+        """The share of enrolled authors' own texts that get nobody, or another, at a rate."""
+        return 1.0 - float((self.share(self.own) <= rate).sum()) / self.held_out
+
+
+def best_figures(contrasts: FloatArray, log_proba: FloatArray, nearness: FloatArray) -> FloatArray:
+    """The figures of :class:`Strangers` for the best author of each text, (texts, 3)."""
+    rows, best = np.arange(len(log_proba)), log_proba.argmax(axis=1)
+    top = np.minimum(log_proba[rows, best], -1e-12)
+    odds = top - np.log(-np.expm1(top))
+    return np.stack([contrasts[rows, best], odds, nearness[rows, best]], axis=1)
+
+
+@dataclass(frozen=True)
 class HeldOut:
     """How training texts fared with models that had not learnt from them."""
 
@@ -166,23 +246,33 @@ class Calibration:
     pooling: Pooling
     norms: Norms
     held_out: HeldOut
+    strangers: Strangers | None = None
+    """None where authors were not left out in turn."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        norms = {name: _plain(value) for name, value in asdict(self.norms).items()}
         parts = {"pooling": asdict(self.pooling), "held_out": asdict(self.held_out)}
-        return {**parts, "norms": norms}
+        plain = {**parts, "norms": _plain_fields(self.norms)}
+        if self.strangers is not None:
+            plain["strangers"] = _plain_fields(self.strangers)
+        return plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Self:
         """The opposite of :meth:`to_dict`."""
-        norms: dict[str, Any] = {
-            name: np.array(value) if isinstance(value, list) else value
-            for name, value in plain["norms"].items()
-        }
-        held_out = HeldOut(**plain["held_out"])
-        return cls(Pooling(**plain["pooling"]), Norms(**norms), held_out)
+        held_out, strangers = HeldOut(**plain["held_out"]), plain.get("strangers")
+        return cls(
+            Pooling(**plain["pooling"]),
+            Norms(**_with_arrays(plain["norms"])),
+            held_out,
+            None if strangers is None else Strangers(**_with_arrays(strangers)),
+        )
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def _plain_fields(record: Any) -> dict[str, Any]:
+    values = asdict(record)
+    return {n: v.tolist() if isinstance(v, np.ndarray) else v for n, v in values.items()}
+
+
+def _with_arrays(plain: dict[str, Any]) -> dict[str, Any]:
+    return {n: np.array(v) if isinstance(v, list) else v for n, v in plain.items()}

@@ -9,11 +9,22 @@ do: what is learnt from them, and what is called unusual by them, holds for text
 linear map also means that each n-gram's part in an answer can be read off.
 
 Several *views* (ranges of columns) give several sets of contrasts side by side.
+
+Few rows are contrasted by ridge regression instead, whose held-out answers have a closed form. With
+:math:`K = \sum_p w_p^2 X_p X_p^\top + 1` over the parts *p* of the columns, :math:`Y` the authors
+(1 for one's own, :math:`-1/(K-1)` for others) and :math:`D` one over the rows' weights,
+
+.. math:: G = (K + \lambda D)^{-1}, \qquad A = G Y, \qquad
+    \hat y_g = K_{g \bar g} \left( A_{\bar g} - G_{\bar g g} G_{gg}^{-1} A_g \right)
+
+is what a regression without the rows *g* answers to them: without a text, to learn how the views
+count together, and without an author, to learn how strangers look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -21,6 +32,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import Arrays, FloatArray, IntArray
+from whowrote.estimators.scaling import is_sparse
 from whowrote.progress import tell
 
 TOLERANCE = 0.03
@@ -83,6 +95,11 @@ class Contrasts:
         ]
         return np.hstack(parts)
 
+    def set(self, weights: FloatArray, bias: FloatArray) -> None:
+        """Take over one map that was learnt elsewhere."""
+        self.weights_ = (weights.astype(np.float16).astype(np.float32),)
+        self.bias_ = (bias,)
+
     @property
     def n_authors(self) -> int:
         """How many authors have a contrast."""
@@ -115,3 +132,216 @@ def _a_column_per_author(svm: Any) -> tuple[FloatArray, FloatArray]:
     """Scikit-learn gives two authors one map; give each their own."""
     w, b = svm.coef_.T, svm.intercept_
     return (np.hstack([-w, w]), np.concatenate([-b, b])) if w.shape[1] == 1 else (w, b)
+
+
+# -- few rows ------------------------------------------------------------------------------------
+
+VIEWS: tuple[dict[str, float], ...] = (
+    {"features": 1.0},
+    {"vectors": 1.0},
+    {"written": 1.0},
+    {"masked": 1.0},
+    {"plain": 1.0},
+    {"vectors": 1.0, "written": 1.0},
+    {"vectors": 1.0, "written": 0.7, "masked": 0.5, "plain": 0.5},
+)
+"""The parts of the columns that are looked at together, and how much each of them weighs."""
+COMMON = 30
+"""A column that one row in so many has is common."""
+PENALTY = 0.3
+FIRST_SUM = 8.0
+"""The weights of the views add up to this where nothing says otherwise."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Rows to learn from: as they are, as if their unit were new, as if their author were."""
+
+    rows: Any
+    as_new: Any
+    as_stranger: Any
+    codes: IntArray
+    folds: IntArray
+    """What is held out together: as many texts of every author, so that none looks rarer."""
+    document: IntArray
+    """The text of each row."""
+    asked: NDArray[np.bool_]
+    """Whether a new text would be read so; other rows are learnt from only."""
+
+    @property
+    def n_authors(self) -> int:
+        """K."""
+        return int(self.codes.max()) + 1
+
+    def per_text(self, values: FloatArray) -> FloatArray:
+        """Means over the asked rows of each text; (rows, ...) to (texts, ...)."""
+        own, rows = self.document[self.asked], values[self.asked]
+        sums = np.zeros((int(self.document.max()) + 1, *rows.shape[1:]))
+        np.add.at(sums, own, rows)
+        counts = np.bincount(own).reshape(-1, *[1] * (rows.ndim - 1))
+        return np.asarray(sums / counts)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """One view, solved."""
+
+    answers: FloatArray
+    """A, (rows, authors): what each row adds to an answer."""
+    held_out: FloatArray
+    strangers: FloatArray
+    """Of rows by a regression that knows nothing of their author; their own column is not one."""
+
+
+def ridge_contrasts(known: Known, parts: Mapping[str, slice]) -> tuple[Contrasts, Held]:
+    """One linear map per author, all views in one, and what it would answer to held-out rows."""
+    scaled = _Scaled.of(known.rows)
+    views = [view for view in VIEWS if set(view) <= set(parts)]
+    kernels = {name: _kernels(known, scaled, own) for name, own in parts.items()}
+    solved = []
+    for done, view in enumerate(views):
+        solved.append(_solve(known, [sum_of(kernels, view, which) for which in range(3)]))
+        tell("contrasting the authors", done + 1, len(views))
+    weights = view_weights(known, np.stack([one.held_out for one in solved], axis=-1))
+    pairs = list(zip(views, solved, weights, strict=True))
+    maps = np.zeros((known.rows.shape[1], known.n_authors))
+    for name, own in parts.items():
+        added = sum(w * view[name] ** 2 * one.answers for view, one, w in pairs if name in view)
+        if not isinstance(added, int):
+            maps[own] = scaled.part(known.rows, own).T @ added
+    bias = sum(w * one.answers.sum(axis=0) for _, one, w in pairs)
+    contrasts = Contrasts([slice(0, None)])
+    contrasts.set(*scaled.undone(maps, np.asarray(bias)))
+    return contrasts, Held(
+        np.asarray(sum(w * one.held_out for _, one, w in pairs)),
+        np.asarray(sum(w * one.strangers for _, one, w in pairs)),
+        tuple(zip(["+".join(view) for view in views], weights.tolist(), strict=True)),
+    )
+
+
+@dataclass(frozen=True)
+class Held:
+    """Contrasts of training rows, (rows, authors), and how the views were weighed."""
+
+    held_out: FloatArray
+    strangers: FloatArray
+    weights: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """Dense columns are standardised first; sparse ones have unit length."""
+
+    mean: FloatArray | None
+    scale: FloatArray | None
+
+    @classmethod
+    def of(cls, rows: Any) -> Self:
+        if is_sparse(rows):
+            return cls(None, None)
+        spread = rows.std(axis=0)
+        return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0) * np.sqrt(rows.shape[1]))
+
+    def part(self, rows: Any, own: slice) -> Any:
+        if self.mean is None or self.scale is None:
+            return sparse.csr_matrix(rows[:, own])
+        return ((rows - self.mean) / self.scale)[:, own]
+
+    def undone(self, maps: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The same answers from rows as they are."""
+        if self.mean is None or self.scale is None:
+            return maps, bias
+        maps = maps / self.scale[:, None]
+        return maps, bias - self.mean @ maps
+
+
+def _kernels(known: Known, scaled: _Scaled, own: slice) -> list[FloatArray]:
+    """Products of rows, of rows as new and of rows as a stranger's, with all rows."""
+    rows = scaled.part(known.rows, own)
+    sides = (rows, scaled.part(known.as_new, own), scaled.part(known.as_stranger, own))
+    if not is_sparse(rows):
+        return [np.asarray(side @ rows.T) for side in sides]
+    # What many rows have is multiplied fastest as if all had it, the rest as what it is.
+    often = np.bincount(rows.indices, minlength=rows.shape[1]) >= rows.shape[0] / COMMON
+    dense, rare = rows[:, often].toarray(), sparse.csr_matrix(rows[:, ~often].T)
+    return [
+        side[:, often].toarray() @ dense.T + (side[:, ~often] @ rare).toarray() for side in sides
+    ]
+
+
+def sum_of(
+    kernels: Mapping[str, Sequence[FloatArray]], view: Mapping[str, float], which: int
+) -> FloatArray:
+    """The kernel of a view; the one stands for the bias."""
+    return np.asarray(1.0 + sum(w**2 * kernels[name][which] for name, w in view.items()))
+
+
+def _solve(known: Known, kernels: Sequence[FloatArray]) -> Ridge:
+    n, k = len(known.codes), known.n_authors
+    targets = np.full((n, k), -1.0 / (k - 1))
+    targets[np.arange(n), known.codes] = 1.0
+    # Every author counts alike, or one would look rarer when a text of theirs is held out.
+    thinness = np.bincount(known.codes)[known.codes] * k / n
+    inverse = np.linalg.inv(kernels[0] + PENALTY * np.diag(thinness))
+    answers = inverse @ targets
+    held_out, strangers = np.empty_like(answers), np.full_like(answers, np.nan)
+    for fold in np.unique(known.folds):
+        out = known.folds == fold
+        held_out[out] = _without(inverse, answers, kernels[1], out, out)
+        for author in np.unique(known.codes[out]):
+            # The same fold is away, so that strangers meet the very model that insiders met.
+            theirs = known.codes == author
+            asked = out & theirs
+            strangers[asked] = _without(inverse, answers, kernels[2], asked, out | theirs)
+    strangers[np.arange(n), known.codes] = np.nan
+    return Ridge(answers, held_out, strangers)
+
+
+def _without(
+    inverse: FloatArray,
+    answers: FloatArray,
+    kernel: FloatArray,
+    asked: NDArray[np.bool_],
+    out: NDArray[np.bool_],
+) -> FloatArray:
+    """What a regression without the rows ``out`` answers to the rows ``asked``."""
+    away = np.flatnonzero(out)
+    others = kernel[asked]
+    others[:, away] = 0.0
+    lost = np.linalg.solve(inverse[np.ix_(away, away)], answers[away])
+    return np.asarray(others @ answers - (others @ inverse[:, away]) @ lost)
+
+
+def view_weights(known: Known, held_out: FloatArray) -> FloatArray:
+    r"""Weights :math:`\omega` of the views, one for all authors, by the log-loss of held-out texts.
+
+    .. math:: \min_\omega - \sum_i \ln \mathrm{softmax}_{y_i}\bigl(\textstyle\sum_v \omega_v c_{vi}
+        \bigr) + \tfrac12 \lVert \ln \omega - \ln \omega_0 \rVert^2
+    """
+    from scipy.optimize import minimize  # late: answers need none
+    from scipy.special import log_softmax
+
+    n_views = held_out.shape[-1]
+    first = np.full(n_views, np.log(FIRST_SUM / n_views))
+    contrasts, codes = known.per_text(held_out), _code_per_text(known)
+    each = [len(np.unique(known.folds[known.codes == k])) for k in range(known.n_authors)]
+    counts = np.array(each)[codes] > 1  # of one who has nothing else, nothing is held out
+    contrasts, codes = contrasts[counts], codes[counts]
+    if not len(codes):
+        return np.asarray(np.exp(first))
+    own = contrasts[np.arange(len(codes)), codes].sum(axis=0)
+
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
+        weights, away = np.exp(point), point - first
+        log_proba = log_softmax(contrasts @ weights, axis=1)
+        value = -log_proba[np.arange(len(codes)), codes].sum() + away @ away / 2
+        slope = np.einsum("nk,nkv->v", np.exp(log_proba), contrasts) - own
+        return float(value), slope * weights + away
+
+    return np.asarray(np.exp(minimize(loss, first, jac=True, method="L-BFGS-B").x))
+
+
+def _code_per_text(known: Known) -> IntArray:
+    codes = np.empty(int(known.document.max()) + 1, dtype=np.int64)
+    codes[known.document] = known.codes
+    return codes

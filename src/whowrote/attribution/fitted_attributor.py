@@ -16,6 +16,7 @@ than an answer.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ from whowrote.attribution.answers import (
     as_corpus,
     words_of,
 )
-from whowrote.attribution.calibration import Calibration, per_text
+from whowrote.attribution.calibration import Calibration, best_figures, per_text
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import Read, Reader, mean_per_text
@@ -49,6 +50,8 @@ from whowrote.progress import tell
 
 CLOSE = 1.5
 """A candidate less than so many times as probable as the next is not a decision."""
+NONE_BELOW = 0.02
+"""The least typicality of a named author where nobody could be left out."""
 AT_ONCE = 512
 """Texts that are attributed together."""
 
@@ -124,8 +127,9 @@ class FittedAttributor:
     calibration: Calibration
     verifier: Verifier | None
     training: TrainingTexts
-    none_below: float
+    none_below: float | None
     prior: str
+    false_attributions: float = 0.05
     random_state: int = 0
     id: str = ""
     """The hash of everything learnt."""
@@ -183,19 +187,24 @@ class FittedAttributor:
         found = self.evidence(corpus)
         log_proba = self.log_proba(found)
         p_values = self.calibration.norms.p_values(found.figures, found.words)
+        strangers = self.stranger_shares(found, log_proba)
         identity, pooling = self.identity(), self.calibration.pooling
         answers, known = [], set(self.training.sha256)
         for row, document in enumerate(corpus):
             ranking = self._ranking(log_proba[row], found.log_density[row], p_values[row])
-            tokens, best = len(split(document.text)), ranking[0]
+            tokens, best, stranger = len(split(document.text)), ranking[0], strangers[row]
+            limit = self.typicality_limit(stranger)
+            named = best.typicality >= limit and (stranger or 0.0) <= self.false_attributions
             answers.append(
                 Attribution(
                     document=document.id,
                     sha256=document.sha256,
-                    author=best.author if best.typicality >= self.none_below else None,
+                    author=best.author if named else None,
                     ranking=ranking,
                     typicality=best.typicality,
-                    none_below=self.none_below,
+                    none_below=limit,
+                    stranger=stranger,
+                    false_attributions=None if stranger is None else self.false_attributions,
                     tokens=tokens,
                     combination=Combination(
                         int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
@@ -205,6 +214,21 @@ class FittedAttributor:
                 )
             )
         return answers
+
+    def stranger_shares(self, found: Evidence, log_proba: FloatArray) -> list[float | None]:
+        """The share of strangers' texts that look as much like one of the enrolled, by text."""
+        curve = self.calibration.strangers
+        if curve is None:
+            return [None] * len(log_proba)
+        figures = best_figures(found.figures[..., -1], log_proba, found.figures[..., 0])
+        shares = curve.share(curve.scores(figures)).tolist()
+        return [None if math.isnan(share) else share for share in shares]
+
+    def typicality_limit(self, stranger: float | None) -> float:
+        """Typicality decides where the user says so, or where nothing else can."""
+        if self.none_below is not None:
+            return self.none_below
+        return NONE_BELOW if stranger is None else 0.0
 
     def _ranking(
         self, log_proba: FloatArray, log_density: FloatArray, p_values: FloatArray

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from whowrote.attribution import storage
-from whowrote.attribution.answers import Enrolled, check_limit
+from whowrote.attribution.answers import Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.verification import Verdict
@@ -71,13 +71,15 @@ def train_model(
 STDIN = "-"
 
 
-def open_model(path: Path, none_below: float | None = None) -> FittedAttributor:
-    """Open a model to answer; ``none_below`` where another limit than its own is wanted."""
+def open_model(
+    path: Path, none_below: float | None = None, false_attributions: float | None = None
+) -> FittedAttributor:
+    """Open a model to answer; limits where others than its own are wanted."""
     fitted = storage.load(path)
-    if none_below is None:
-        return fitted
-    check_limit(none_below)
-    return replace(fitted, none_below=none_below)
+    least = fitted.none_below if none_below is None else none_below
+    rate = fitted.false_attributions if false_attributions is None else false_attributions
+    check_limits(least, rate)
+    return replace(fitted, none_below=least, false_attributions=rate)
 
 
 def questioned(paths: Sequence[str], stdin: TextIO, **reading: Any) -> Corpus:
@@ -168,6 +170,7 @@ class Inspected:
     degrees_of_freedom: tuple[float, ...]
     held_out: HeldOut
     calibration: dict[str, float]
+    none_of_these: str
     verification: dict[str, Any] | None
     latent_dim: int
     members: int
@@ -196,12 +199,26 @@ def inspect_model(path: Path) -> Inspected:
         degrees_of_freedom=tuple(fitted.model.degrees_of_freedom.tolist()),
         held_out=fitted.calibration.held_out,
         calibration=asdict(fitted.calibration.pooling),
+        none_of_these=_none_of_these(fitted),
         verification=manifest["verifier"],
         latent_dim=fleet.architecture.latent_dim,
         members=len(fleet),
         component=fitted.model.component,
         bytes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
         card=_card(fitted.reader.features),
+    )
+
+
+def _none_of_these(fitted: FittedAttributor) -> str:
+    """When nobody is named, and what that costs."""
+    curve = fitted.calibration.strangers
+    if curve is None:
+        return f"none of these below {fitted.typicality_limit(None):.0%} typicality"
+    rate = fitted.false_attributions
+    return (
+        f"none of these where more than {rate:.0%} of strangers' texts look as much like somebody "
+        f"enrolled ({curve.people} authors left out in turn), which costs "
+        f"{curve.missed(rate):.0%} of the enrolled authors' own texts"
     )
 
 

@@ -20,12 +20,18 @@ from numpy.typing import NDArray
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution.calibration import per_text
-from whowrote.attribution.contrasts import Contrasts
+from whowrote.attribution.contrasts import Contrasts, Known, ridge_contrasts
 from whowrote.estimators.scaling import is_sparse
 from whowrote.features.interface import FittedFeatures
 
 WORDS = 300
 """Words of a passage: long enough to show a style, short enough that a text has several."""
+LONG = 2000
+"""A passage of so many words is learnt from in parts as well: shorter texts may be asked about."""
+MOST_PARTS, PART_WORDS = 10, 600
+"""So many parts at most, of so many words at least."""
+MOST_PASSAGES = 40
+"""Of one text: of a longer one, so many at equal distances are read."""
 _WORD = re.compile(r"\S+")
 
 
@@ -38,7 +44,10 @@ def cut(text: str, words: int = WORDS) -> list[str]:
     'one  two\n three four'
     """
     starts = [match.start() for match in _WORD.finditer(text)]
-    pieces = max(1, round(len(starts) / words))
+    return _cut(text, starts, max(1, round(len(starts) / words)))
+
+
+def _cut(text: str, starts: Sequence[int], pieces: int) -> list[str]:
     if pieces == 1:
         return [text]
     firsts = [int(part[0]) for part in np.array_split(np.array(starts), pieces)]
@@ -59,15 +68,37 @@ class Passages:
         return np.bincount(self.document)
 
 
-def cut_all(texts: Sequence[str], words: int = WORDS) -> Passages:
-    """Cut every text.
+def cut_all(texts: Sequence[str], words: int = WORDS, most: int = MOST_PASSAGES) -> Passages:
+    """Cut every text; of one with more than ``most`` passages, those at equal distances.
 
     >>> cut_all(["a b c d", "e"], 2).document.tolist()
     [0, 0, 1]
     """
-    pieces = [cut(text, words) for text in texts]
+    pieces = [_some(cut(text, words), most) for text in texts]
     document = np.repeat(np.arange(len(pieces)), [len(own) for own in pieces])
     return Passages(tuple(piece for own in pieces for piece in own), document)
+
+
+def _some(pieces: Sequence[str], most: int) -> list[str]:
+    kept = min(len(pieces), most)
+    return [pieces[number * len(pieces) // kept] for number in range(kept)]
+
+
+def parts_of_long(passages: Passages) -> Passages:
+    """The parts of long passages, with the numbers of their texts.
+
+    >>> [len(part.split()) for part in parts_of_long(cut_all(["word " * 2400], 9000)).texts]
+    [600, 600, 600, 600]
+    """
+    texts: list[str] = []
+    document: list[int] = []
+    for text, number in zip(passages.texts, passages.document, strict=True):
+        starts = [match.start() for match in _WORD.finditer(text)]
+        if len(starts) >= LONG:
+            own = _cut(text, starts, min(MOST_PARTS, len(starts) // PART_WORDS))
+            texts += own
+            document += [int(number)] * len(own)
+    return Passages(tuple(texts), np.array(document, dtype=np.intp))
 
 
 @dataclass(frozen=True)
@@ -108,6 +139,12 @@ class Learnt:
     reader: Reader
     read: Read
     as_new: Read
+    strangers: FloatArray | None = None
+    """Contrasts of the passages by what knows nothing of their authors; own columns are NaN."""
+    weights: tuple[tuple[str, float], ...] = ()
+    """How much each view of the columns counts, where they were weighed."""
+    n_folds: int | None = None
+    """Where new texts are answered by more texts than held-out ones were: by how many folds."""
 
 
 def learn_to_read(
@@ -124,3 +161,29 @@ def learn_to_read(
     V = contrasts.fit_transform(X, codes, folds, as_new)
     reader = Reader(fitted, contrasts, words)
     return Learnt(reader, Read(passages, X, V), Read(passages, as_new, V))
+
+
+def learn_from_few(
+    features: Any, passages: Passages, codes: IntArray, folds: IntArray, words: int
+) -> Learnt:
+    """Fit features and contrasts by ridge regression; ``codes`` and ``folds`` are by text."""
+    extra, m = parts_of_long(passages), len(passages.texts)
+    document = np.concatenate([passages.document, extra.document])
+    X: Any = features.fit_transform([*passages.texts, *extra.texts])
+    fitted: FittedFeatures = features.fitted()
+    if is_sparse(X):
+        as_new, as_stranger = (features.as_new(X, own) for own in (document, codes[document]))
+    else:
+        X = as_new = as_stranger = np.asarray(X, float)
+    asked = np.arange(len(document)) < m
+    known = Known(X, as_new, as_stranger, codes[document], folds[document], document, asked)
+    contrasts, found = ridge_contrasts(known, fitted.parts())
+    own = found.held_out[:m]
+    return Learnt(
+        Reader(fitted, contrasts, words),
+        Read(passages, X[:m], own),
+        Read(passages, as_new[:m], own),
+        found.strangers[:m],
+        found.weights,
+        int(folds.max()) + 1,
+    )

@@ -95,7 +95,8 @@ def _values(fitted: FittedAttributor) -> dict[str, Any]:
     return {
         "settings": {
             "passage_words": fitted.reader.words,
-            "none_below": float(fitted.none_below),
+            "none_below": fitted.none_below,
+            "false_attributions": fitted.false_attributions,
             "prior": fitted.prior,
             "random_state": int(fitted.random_state),
         },
@@ -198,6 +199,7 @@ def load(path: Path) -> FittedAttributor:
         training=_training(parts["training"]),
         none_below=settings["none_below"],
         prior=settings["prior"],
+        false_attributions=settings.get("false_attributions", 0.05),
         random_state=settings["random_state"],
         id=manifest["id"],
     )
@@ -206,7 +208,9 @@ def load(path: Path) -> FittedAttributor:
 def _reader(features: FittedFeatures, parts: Mapping[str, Arrays], words: int) -> Reader:
     contrasts = None
     if "contrasts" in parts:
-        contrasts = Contrasts(features.views()).restore(parts["contrasts"])
+        stored = parts["contrasts"]
+        views = features.views() if "weights.1" in stored else [slice(0, None)]
+        contrasts = Contrasts(views).restore(stored)
     return Reader(features, contrasts, words)
 
 

@@ -112,9 +112,16 @@ def attribute(
         list[str], typer.Argument(help="Text files, folders or tables of texts; - is stdin.")
     ],
     top: Annotated[int, typer.Option(min=1, help="Candidates shown for each text.")] = 3,
+    false_attributions: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of strangers' texts that may be given to somebody; 1: always name one. "
+            "[default: the model's, 0.05]"
+        ),
+    ] = None,
     none_below: Annotated[
         float | None,
-        typer.Option(help="Say 'none of these' below this typicality; 0: always name somebody."),
+        typer.Option(help="Say 'none of these' also below this typicality."),
     ] = None,
     format: Format = None,
     text_column: TextColumn = None,
@@ -123,9 +130,11 @@ def attribute(
 ) -> None:
     """Say who wrote texts: the best author with a probability, or none of these.
 
-    The probability is that of an author given that one of the enrolled wrote the text. The
-    typicality says how often a text of the best author is as little like their others as this one:
-    where it is below 2 %, the answer is "none of these". --json prints one object a line.
+    The probability is that of an author given that one of the enrolled wrote the text. The share
+    of strangers says how many texts by people who are not enrolled look as much like one who is: as
+    simulated with each author left out in turn; where it is above 5 %, the answer is "none of
+    these". The typicality says how often a text of the best author is as little like their others
+    as this one; with fewer than six authors it decides, below 2 %. --json prints one object a line.
 
     Example: `whowrote attribute letters.model unknown.txt`
     """
@@ -134,7 +143,7 @@ def attribute(
 
     with told_on_stderr(CorpusWarning):
         corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
-    opened = open_model(model, none_below)
+    opened = open_model(model, none_below, false_attributions)
     with stage_bars(not quiet):
         answers = opened.attribute(corpus)
     if as_json:
@@ -155,19 +164,27 @@ def _show_answers(answers: Sequence[Attribution], top: int) -> None:
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
-    share = answers[0].none_below
     console.print(
         f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
-        f"authors (typicality below {share:.0%}). A probability is no proof.",
+        f"authors ({_rule(answers[0])}). A probability is no proof.",
         highlight=False,
     )
+
+
+def _rule(answer: Attribution) -> str:
+    """When nobody is named."""
+    if answer.false_attributions is None:
+        return f"typicality below {answer.none_below:.0%}"
+    return f"strangers above {answer.false_attributions:.0%}"
 
 
 def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
     from rich.markup import escape
 
     look = {"pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold underline"}
-    made = table("", "text", "answer", ">tokens", ">typicality", "candidates", **look)
+    known = answers[0].stranger is not None
+    figures = [">strangers"] if known else []
+    made = table("", "text", "answer", ">tokens", *figures, ">typicality", "candidates", **look)
     for answer in answers[:ANSWERS_SHOWN]:
         listed = ", ".join(
             f"{one.author} {percent(one.probability)}" for one in answer.ranking[:top]
@@ -176,6 +193,7 @@ def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
             escape(answer.document),
             "[bold]none of these[/bold]" if answer.author is None else escape(answer.author),
             str(answer.tokens),
+            *([fine_percent(answer.stranger or 0.0)] if known else []),
             fine_percent(answer.typicality),
             escape(listed),
         )
@@ -343,8 +361,8 @@ def _lines(found: Inspected) -> list[str]:
         f"{found.component} mixture, {found.latent_dim} latent dimensions, {found.members} members",
         f"held out, {held_out.right} of {held_out.texts} training texts go to their author",
         f"passages of {found.settings['passage_words']} words; temperature "
-        f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; none of these below "
-        f"{found.settings['none_below']:.0%} typicality; {found.settings['prior']} prior",
+        f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; "
+        f"{found.none_of_these}; {found.settings['prior']} prior",
     ]
     if found.verification:
         lines.append(

@@ -269,3 +269,36 @@ def _check_training(
                 f"author {name!r} has no training text in fold {fold + 1} of {n_folds}; every "
                 "author must be on the training side: use fewer folds or smaller groups"
             )
+
+
+def spread(codes: IntArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
+    """A fold for every row: groups stay whole if they can, every author is in two folds at least.
+
+    The rows of an author who would be in one fold only are dealt one by one: there is nothing else
+    to hold out from them.
+
+    >>> folds = spread(np.array([0, 0, 1, 1]), np.array([0, 1, 2, 2]), 2, 0)
+    >>> sorted(folds[:2].tolist()), sorted(folds[2:].tolist())
+    ([0, 1], [0, 1])
+    """
+    folds = deal(codes, groups, n_folds, np.random.default_rng(seed))
+    lone = [k for k in range(int(codes.max()) + 1) if len(np.unique(folds[codes == k])) < 2]
+    if not lone:
+        return folds
+    rows = np.flatnonzero(np.isin(codes, lone))
+    units = groups.copy()
+    units[rows] = int(groups.max()) + 1 + np.arange(len(rows))
+    return deal(codes, units, n_folds, np.random.default_rng(seed))
+
+
+def finer(folds: IntArray, codes: IntArray, groups: IntArray, seed: int) -> IntArray:
+    """Two folds of each, groups whole where they were: what a coarse fold leaves out, both do.
+
+    >>> finer(np.array([0, 0, 1]), np.array([0, 0, 0]), np.array([0, 1, 2]), 0).tolist()
+    [0, 1, 2]
+    """
+    halves = np.zeros_like(folds)
+    for fold in np.unique(folds):
+        rows = np.flatnonzero(folds == fold)
+        halves[rows] = deal(codes[rows], groups[rows], 2, np.random.default_rng(seed))
+    return np.asarray(np.unique(2 * folds + halves, return_inverse=True)[1])

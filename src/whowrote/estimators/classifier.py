@@ -29,7 +29,7 @@ from whowrote.estimators.fitted_classifier import (
     Sample,
 )
 from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
-from whowrote.estimators.scaling import stacked, warn_of_far_values
+from whowrote.estimators.scaling import one_unit, stacked, warn_of_far_values
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.logistic import MANY_ROWS
@@ -40,6 +40,7 @@ from whowrote.training import (
     assign,
     initialize,
     initialize_by_regression,
+    initialize_by_scores,
     leave_out,
     refine,
 )
@@ -50,6 +51,13 @@ RULES: dict[str, dict[str, Any]] = {
         "label_weight": 30.0,
         "learning_rate": 0.002,
         "max_epochs": 10,
+        "patience": 3,
+    },
+    "scores": {
+        "dropout": 0.0,
+        "label_weight": 30.0,
+        "learning_rate": 0.002,
+        "max_epochs": 1,
         "patience": 3,
     },
     "random": {
@@ -114,7 +122,9 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     start : ``"logistic"``: hidden layers at random, the last one a logistic regression, components
         by what it answers to held-out rows (:mod:`whowrote.model.logistic`). Such a start answers
         at once and with calibrated probabilities; training leaves it only where the validation rows
-        gain, and below 1,000 rows there is none unless ``max_epochs`` is given. ``"random"`` are
+        gain, and below 1,000 rows there is none unless ``max_epochs`` is given. ``"scores"``: the
+        rows are held-out scores of the classes, a column each in their order; nothing is trained,
+        the components stand where the scores put the classes. ``"random"`` are
         random networks, as published. What is None is chosen for the start: see ``RULES``.
     initial_df, df_rate : degrees of freedom nu at the start, and how many times the learning rate
         the steps of ln(nu - 2) are: 10 times 0.002 multiplies nu - 2 by up to 1.02 a step.
@@ -207,6 +217,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             fit = self._continued(X.shape[0], k) if self._goes_on else self._start(X, k, weights)
             if not self._goes_on:
                 warn_of_far_values(X)
+            if self.start == "scores":
+                fit.fitted = replace(fit.fitted, scaling=one_unit(X, k))
             fit.callbacks = checks.callbacks_of(callbacks)
             self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
             self.classes_ = labels.classes
@@ -238,7 +250,9 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         self._run_phases(fit, rows, assignment, known, rest)
         unseen = assignment.held_out(known)
         few = min(map(len, unseen)) < LEAST_RANKED_ROWS
-        if few and folds is None and len(known) >= LEAST_RANKED_ROWS:
+        if self.start == "scores":  # the rows were held out when they were scored
+            found = fit.fitted.held_out_figures(X, codes, [known] * len(fit.fitted.fleet))
+        elif few and folds is None and len(known) >= LEAST_RANKED_ROWS:
             found = self._figures_of_refits(fit, X, rows, known, rest)
         else:
             found = fit.fitted.held_out_figures(X, codes, unseen)
@@ -256,6 +270,10 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         watch = "log-loss" if self._setting("label_weight") >= self.joint_weight else "bound"
         others = torch.as_tensor(rest, device=fit.fitted.device)
         started = not fit.continued and self.start == "logistic"
+        if self.start == "scores":
+            initialize_by_scores(fit.fitted.fleet, rows, assignment, fit.fitted.scaling.scale[0])
+            fit.sound = True
+            return
         if started:
             self._begin(fit, rows, assignment.with_rows(others), watch, bool(len(rest)))
             if not any(len(own) for own in assignment.validation):
@@ -291,16 +309,22 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         d = super()._latent_dim(n, k, n_features)
         if self.start == "random" or self.latent_dim is not None:
             return d
+        if self.start == "scores":
+            return max(1, min(k - 1, MOST_LATENTS))
         return max(min(d, n // 10), min(k - 1, MOST_LATENTS), 1)
 
     def _hidden_sizes(self, n: int, d: int, n_features: int) -> tuple[int, ...]:
         if self.start == "random" or self.hidden is not None:
             return super()._hidden_sizes(n, d, n_features)
+        if self.start == "scores":
+            return ()
         return (next(width for rows, width in WIDTHS if n >= rows),)
 
     def _epochs(self, n: int) -> int:
         """None on few rows that a regression has answered, unless somebody asks for them."""
-        if self.max_epochs is None and self.start == "logistic" and n < MANY_ROWS:
+        if self.start == "scores" or (
+            self.max_epochs is None and self.start == "logistic" and n < MANY_ROWS
+        ):
             return 0
         return int(self._setting("max_epochs"))
 

@@ -163,6 +163,17 @@ def learn_scaling(
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
 
 
+def one_unit(X: Any, n_classes: int) -> Scaling:
+    """One unit for all columns and no centre: scores of classes are compared with each other."""
+    if is_sparse(X) or X.shape[1] != n_classes:
+        raise InputError(
+            f"start is 'scores' and X has {X.shape[1]} columns for {n_classes} classes; it must be "
+            "dense with a column per class: give scores, or start='logistic'"
+        )
+    unit = float(np.std(X)) or 1.0
+    return Scaling(np.zeros(n_classes), np.full(n_classes, unit))
+
+
 def warn_of_far_values(X: Any, stacklevel: int = 3) -> None:
     """Warn of a value so far out that beside it the rest of its column is one point.
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from whowrote.arrays import IntArray
-from whowrote.features.counting import KINDS, Block, FittedNGrams, Keys
+from whowrote.features.counting import BASES, Block, FittedNGrams, Keys
 
 PASSES, ROWS_PER_PRODUCT = 3, 2048
 """Of the power iteration that finds where :math:`W` starts."""
@@ -46,7 +46,7 @@ def count_users(texts: Sequence[str], authors: IntArray) -> tuple[Users, ...]:
     """
     firsts = [*np.flatnonzero(np.diff(authors, prepend=-1)), len(texts)]
     found = []
-    for kind in KINDS.values():
+    for kind in BASES.values():
         own = [
             np.unique(np.concatenate([kind(text) for text in texts[low:high]]))
             for low, high in pairwise(firsts)
@@ -66,7 +66,7 @@ def choose(
     A domain is what :func:`count_users` found in its parts, and how many authors it has.
     """
     blocks = []
-    for number, (kind, limit) in enumerate(zip(KINDS, most, strict=True)):
+    for number, (kind, limit) in enumerate(zip(BASES, most, strict=True)):
         parts = [(part[number], n_authors) for own, n_authors in domains for part in own]
         keys, place = np.unique(np.concatenate([p.keys for p, _ in parts]), return_inverse=True)
         share = np.concatenate([p.authors / n_authors / len(domains) for p, n_authors in parts])

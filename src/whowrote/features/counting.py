@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -33,6 +34,7 @@ Keys = NDArray[np.uint64]
 CHARACTERS = (2, 3, 4)
 WORDS = (1, 2)
 WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
+WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)*")
 _SPACES = re.compile(r"\s\s+")
 _STEP, _FIRST, _SECOND = (
     np.uint64(number) for number in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -119,8 +121,75 @@ def spelled_words(text: str) -> list[str]:
 TEXTS_PER_SURVEY = 2000
 
 Kind = Callable[[str], Keys]
-KINDS: dict[str, Kind] = {"characters": character_grams, "words": word_grams}
+BASES: dict[str, Kind] = {"characters": character_grams, "words": word_grams}
 SPELLED = {"characters": spelled_characters, "words": spelled_words}
+
+
+COMMON = frozenset((Path(__file__).parent / "common_words.txt").read_text(encoding="utf-8").split())
+"""The 300 English words that most authors of blogs, reviews, letters and forums alike use."""
+
+
+# -- readings ------------------------------------------------------------------------------------
+
+
+def masked(text: str) -> str:
+    """Style apart from topic: words outside the commonest, and digits, by their shape alone.
+
+    >>> masked("The 3 whales of Nantucket")
+    'The 0 xxxxxx of Xxxxxxxxx'
+    """
+    return WORD.sub(_mask, text)
+
+
+def _mask(found: re.Match[str]) -> str:
+    word = found.group()
+    if word.lower().replace("\u2019", "'") in COMMON:
+        return word
+    return "".join("0" if c.isdigit() else "X" if c.isupper() else "x" for c in word)
+
+
+def plain(text: str) -> str:
+    """What no printer decides: lower-case words without marks.
+
+    >>> plain("Yes\u2014and *no*, Sir!").split()
+    ['yes', 'and', 'no', 'sir']
+    """
+    return " ".join(WORD.findall(text.lower()))
+
+
+READINGS: dict[str, Callable[[str], str]] = {
+    "written": lambda text: text,
+    "masked": masked,
+    "plain": plain,
+}
+"""How a text may be read before its n-grams are counted."""
+
+
+def _read_first(reading: str, base: str) -> Kind:
+    return lambda text: BASES[base](READINGS[reading](text))
+
+
+KINDS: dict[str, Kind] = BASES | {
+    f"{reading}-{base}": _read_first(reading, base)
+    for reading in ("masked", "plain")
+    for base in BASES
+}
+"""The kinds of n-grams by name: as written, or of another reading."""
+
+
+def kinds_of(reading: str) -> list[str]:
+    """The names of a reading's kinds.
+
+    >>> kinds_of("written"), kinds_of("plain")
+    (['characters', 'words'], ['plain-characters', 'plain-words'])
+    """
+    return list(BASES) if reading == "written" else [f"{reading}-{base}" for base in BASES]
+
+
+def spelled(kind: str, text: str) -> list[str]:
+    """The n-grams of a kind as they stand in what is read, in the order of its hashes."""
+    reading, _, base = kind.rpartition("-")
+    return SPELLED[base](READINGS[reading or "written"](text))
 
 
 @dataclass(frozen=True)
@@ -239,8 +308,8 @@ class Block:
     def names_in(self, text: str) -> dict[int, str]:
         """The columns of this block that a text has, and the n-gram of each as written there."""
         place, known = self._find(KINDS[self.kind](text))
-        spelled = SPELLED[self.kind](text)
-        return {int(place[i]): spelled[i] for i in np.flatnonzero(known)}
+        written = spelled(self.kind, text)
+        return {int(place[i]): written[i] for i in np.flatnonzero(known)}
 
     def _find(self, keys: Keys) -> tuple[NDArray[np.intp], BoolArray]:
         """Where each key would stand, and whether it does."""
@@ -264,6 +333,26 @@ class FittedNGrams(FittedFeatures):
         texts = checked_texts(X)
         return sparse.csr_matrix(sparse.hstack([block.rows(texts) for block in self.grams]))
 
+    def readings(self) -> dict[str, slice]:
+        """The columns of each reading, in their order."""
+        found: dict[str, slice] = {}
+        low = 0
+        for block in self.grams:
+            reading = block.kind.rpartition("-")[0] or "written"
+            high = low + len(block.keys)
+            found[reading] = slice(found[reading].start if reading in found else low, high)
+            low = high
+        return found
+
+    def blocks(self) -> dict[str, slice]:
+        """What is as written; all columns where nothing else is."""
+        readings = self.readings()
+        return {"features": readings["written"]} if len(readings) > 1 else super().blocks()
+
+    def parts(self) -> dict[str, slice]:
+        """Every reading."""
+        return self.readings()
+
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
         keys = {f"{block.kind}.keys": block.keys.view(np.int64) for block in self.grams}
@@ -276,6 +365,7 @@ class FittedNGrams(FittedFeatures):
     @classmethod
     def restore(cls, state: Arrays, settings: Mapping[str, Any] | None = None) -> Self:
         """The opposite of :meth:`state`."""
-        found = {kind: (state[f"{kind}.keys"], state[f"{kind}.idf"]) for kind in KINDS}
+        kinds = [kind for kind in KINDS if f"{kind}.keys" in state]
+        found = {kind: (state[f"{kind}.keys"], state[f"{kind}.idf"]) for kind in kinds}
         grams = (Block(kind, k.view(np.uint64), idf) for kind, (k, idf) in found.items())
         return cls(tuple(grams), settings or {})

@@ -33,6 +33,9 @@ WEIGHTS_ID = "weights_sha256"
 """What a model folder calls the hash of that file."""
 NGRAMS = "ngrams."
 """What the names of the n-grams' arrays begin with, beside those of a hybrid."""
+MOST_READ, STRETCHES = 3000, 6
+"""Words of a text that its style vector is made of, and in how many stretches they lie."""
+_WORD = re.compile(r"\S+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -189,7 +192,7 @@ class FittedHybrid(FittedFeatures):
         parts = []
         for texts in blocks(checked_texts(X)):
             with counted_once():  # the extractor reads n-grams of the same texts
-                vectors = as_dense(self.dense.transform(texts))
+                vectors = as_dense(self.dense.transform(excerpts(texts)))
                 parts.append(self.joined(vectors, self.ngrams.transform(texts)))
         return sparse.csr_matrix(sparse.vstack(parts, format="csr"))
 
@@ -205,7 +208,15 @@ class FittedHybrid(FittedFeatures):
     def blocks(self) -> dict[str, slice]:
         """The parts of a row that are compared on their own."""
         width = len(self.mean)
-        return {"style vectors": slice(0, width), "n-grams": slice(width, None)}
+        written = self.ngrams.readings().get("written", slice(0, None))
+        high = None if len(self.ngrams.readings()) == 1 else width + written.stop
+        return {"style vectors": slice(0, width), "n-grams": slice(width + written.start, high)}
+
+    def parts(self) -> dict[str, slice]:
+        """The vectors, and every reading of the n-grams."""
+        width, readings = len(self.mean), self.ngrams.readings()
+        shifted = {n: slice(width + own.start, width + own.stop) for n, own in readings.items()}
+        return {"vectors": slice(0, width), **shifted}
 
     def stored(self) -> Stored:
         """Both halves, and how they stand side by side."""
@@ -214,6 +225,28 @@ class FittedHybrid(FittedFeatures):
         arrays |= {"mean": self.mean, "scale": self.scale}
         values = {"weight": self.weight, "dense": dense.values, "ngrams": ngrams.values}
         return Stored({"kind": self.kind, **values}, arrays, dense.files)
+
+
+def excerpts(texts: Sequence[str]) -> list[str]:
+    """What of each text is read for its style vector: of a long one, stretches across all of it.
+
+    A vector is a mean over what is read, and hardly moves after some thousand words.
+
+    >>> [len(text.split()) for text in excerpts(["a word " * 9000, "a word"])]
+    [3000, 2]
+    """
+    return [_excerpt(text) for text in texts]
+
+
+def _excerpt(text: str) -> str:
+    if len(text) < 2 * MOST_READ:
+        return text
+    words = [match.span() for match in _WORD.finditer(text)]
+    if len(words) <= MOST_READ:
+        return text
+    size = MOST_READ // STRETCHES
+    firsts = [number * (len(words) - size) // (STRETCHES - 1) for number in range(STRETCHES)]
+    return "\n".join(text[words[low][0] : words[low + size - 1][1]] for low in firsts)
 
 
 def as_dense(rows: Any) -> NDArray[np.float64]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
 from whowrote.features.counting import counted_once
-from whowrote.features.fitted_features import FittedHybrid, as_dense
+from whowrote.features.fitted_features import FittedHybrid, as_dense, excerpts
 from whowrote.features.interface import TextFeatures, checked_texts, text_tags
 from whowrote.features.ngrams import NGrams
 
@@ -51,7 +51,7 @@ class Hybrid(TransformerMixin, BaseEstimator):
         dense = AdHominem() if self.dense is None else clone(self.dense)
         self.ngrams_ = NGrams() if self.ngrams is None else clone(self.ngrams)
         with counted_once():  # the extractor reads n-grams of the same texts
-            vectors = as_dense(dense.fit(texts).transform(texts))
+            vectors = as_dense(dense.fit(texts).transform(excerpts(texts)))
             rows = self.ngrams_.fit_transform(texts)
         spread = vectors.std(axis=0)
         self.fitted_ = FittedHybrid(

@@ -66,6 +66,10 @@ class FittedFeatures(ABC):
         """The parts of a row that are compared on their own; by default all columns at once."""
         return {"features": slice(0, None)}
 
+    def parts(self) -> dict[str, slice]:
+        """All columns by what they say, for weighing; by default one part."""
+        return {"features": slice(0, None)}
+
 
 @runtime_checkable
 class TextFeatures(Protocol):

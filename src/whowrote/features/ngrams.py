@@ -2,7 +2,8 @@ r"""Sparse rows of character and word n-grams: :math:`\text{texts} \to (\text{tf
 
 Character 2-4-grams beside word or mark 1-2-grams, each block of unit length. The case of letters is
 kept: it is style. N-grams of fewer than ``min_df`` texts are dropped; with "auto" the limits are 5
-(characters) and 3 (words), and sink to 2 and 1 where texts are few. How n-grams are counted and
+(characters) and 3 (words), and sink to 2 and 1 where texts are few. ``readings`` adds the same of
+the text with its rarer words masked, and of its bare lower-case words. How n-grams are counted and
 weighed is in :mod:`whowrote.features.counting`.
 """
 
@@ -19,7 +20,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from whowrote.errors import InputError
-from whowrote.features.counting import KINDS, Block, FittedNGrams, counted_once
+from whowrote.features.counting import READINGS, Block, FittedNGrams, counted_once, kinds_of
 from whowrote.features.interface import checked_texts, text_tags
 
 MIN_DF = ((200, (5, 3)), (8, (2, 2)), (0, (1, 1)))
@@ -40,9 +41,11 @@ class NGrams(TransformerMixin, BaseEstimator):
         *,
         min_df: tuple[int, int] | str = "auto",
         max_features: tuple[int, int] = MAX_FEATURES,
+        readings: tuple[str, ...] = ("written",),
     ) -> None:
         self.min_df = min_df
         self.max_features = max_features
+        self.readings = readings
 
     def fit(self, X: Sequence[str], y: Any = None) -> Self:
         """Learn which n-grams there are and how rare each is."""
@@ -50,7 +53,8 @@ class NGrams(TransformerMixin, BaseEstimator):
         limits = _limits(len(texts), self.min_df)
         grams = tuple(
             Block.learn(kind, texts, least, most)
-            for kind, least, most in zip(KINDS, limits, self.max_features, strict=True)
+            for reading in self._readings()
+            for kind, least, most in zip(kinds_of(reading), limits, self.max_features, strict=True)
         )
         if not sum(len(block.keys) for block in grams):
             raise InputError(
@@ -58,9 +62,20 @@ class NGrams(TransformerMixin, BaseEstimator):
                 "min_df, for example to (1, 1)"
             )
         min_df = self.min_df if isinstance(self.min_df, str) else list(self.min_df)
-        settings = {"min_df": min_df, "max_features": list(self.max_features)}
+        settings: dict[str, Any] = {"min_df": min_df, "max_features": list(self.max_features)}
+        if tuple(self.readings) != ("written",):
+            settings["readings"] = list(self.readings)
         self.fitted_ = FittedNGrams(grams, settings)
         return self
+
+    def _readings(self) -> tuple[str, ...]:
+        unknown = [name for name in self.readings if name not in READINGS]
+        if unknown or not self.readings:
+            raise InputError(
+                f"readings is {tuple(self.readings)}; it must name some of {', '.join(READINGS)}: "
+                'give ("written",)'
+            )
+        return tuple(name for name in READINGS if name in self.readings)
 
     def fit_transform(self, X: Sequence[str], y: Any = None, **_: Any) -> sparse.csr_matrix:
         """Fit and transform; texts are counted once, as far as memory goes."""
@@ -91,9 +106,9 @@ class NGrams(TransformerMixin, BaseEstimator):
         total = np.asarray(has.sum(axis=0)).ravel()
         join = sparse.csr_matrix((np.ones(n), (document, np.arange(n))))
         own = sparse.csr_matrix((join @ has)[document].multiply(has))
-        least = np.repeat(
-            _limits(n, self.min_df), [len(block.keys) for block in self.fitted().grams]
-        )
+        blocks = self.fitted().grams
+        limits = _limits(n, self.min_df) * (len(blocks) // 2)
+        least = np.repeat(limits, [len(block.keys) for block in blocks])
         new = rows.copy()
         for matrix in (new, own):  # one pattern, so that entries go together
             matrix.sort_indices()

@@ -43,6 +43,8 @@ TEMPERATURES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 """How sure one may be is settled later: penalties are compared each at its best temperature."""
 PSEUDO_ROWS = (math.inf, 300.0, 30.0)
 """So many rows weighs what all classes have in common when the mean of one is learnt."""
+FREE_ROWS = 100
+"""Without hidden units, classes of fewer rows keep the means of all."""
 WIDENINGS = tuple(2.0 ** (step / 2) for step in range(-6, 11))
 """By how much components may be wider than the scatter of held-out rows."""
 SHARPNESS = math.exp(2 * FIRST_LOG_SCALE)
@@ -277,6 +279,25 @@ def logistic_start(
     start_decoder(fleet.decoder, latents.to(batch.targets), batch.targets)
 
 
+@torch.no_grad()
+def scores_start(fleet: MixtureVAE, batch: Batch, unit: float) -> None:
+    r"""Set networks and mixture from rows that are scores of the classes already.
+
+    .. math:: x = u\, C^\top o, \qquad \mu_k = r\, C_k
+
+    C has the corners of a simplex in its rows, u is the unit of the rows. The scores must be those
+    of rows that were held out: components are as wide as these ask for. The encoder is linear, so
+    the answer is that of the scores, and the class of the largest one is the most probable.
+    """
+    assert isinstance(batch.inputs, Tensor)  # for the type checker: scores are dense
+    latents = []
+    for member, (rows, labels) in enumerate(zip(batch.inputs, batch.labels, strict=True)):
+        logits, weights = unit * rows.double(), torch.ones(len(rows), device=rows.device).double()
+        start = Start(fleet, member, logits, labels, weights)
+        latents.append(start.of_scores(unit))
+    start_decoder(fleet.decoder, torch.stack(latents).to(batch.targets), batch.targets)
+
+
 def _spread_hidden(encoder: Network, batch: Batch) -> None:
     """Orthogonal directions, thresholds, and the spread that held-out rows prefer."""
     first = encoder.first
@@ -366,6 +387,17 @@ class Start:
         self._place(latents[held], own[0], corners, log_prior, own[1])
         return latents
 
+    def of_scores(self, unit: float) -> Float[Tensor, "n d"]:
+        """The same where the features are the scores."""
+        k, d = self.features.shape[1], self.fleet.architecture.latent_dim
+        log_prior = log_prior_of(self.labels, self.weights, k)
+        corners = simplex(self.features, d)
+        weight = functional.pad(unit * corners, (0, d - corners.shape[1]))
+        self._set_last_layer(weight, torch.zeros_like(weight[0]))
+        latents = self.features @ functional.pad(corners, (0, d - corners.shape[1]))
+        self._place(latents, self.labels, corners, log_prior, self.weights)
+        return latents
+
     def _set_last_layer(self, weight: Float[Tensor, "h d"], bias: Float[Tensor, " d"]) -> None:
         last, d = self.fleet.encoder.last, len(bias)
         last.weight[self.member, :, :d] = weight.to(last.weight)
@@ -385,7 +417,10 @@ class Start:
         df, floor = float(mixture.df[self.member, 0]), float(mixture.scale_floor[self.member])
         far = latents[:, r:].square().sum(1, keepdim=True) + (d - r) * SHARPNESS
         best = math.inf
-        for pseudo_rows in PSEUDO_ROWS:
+        rows = float(torch.bincount(labels, minlength=len(corners)).double().median().clamp(min=2))
+        # The scores of few texts tell nothing of an author's own place among the others.
+        tied = self.fleet.encoder.first is self.fleet.encoder.last and rows < FREE_ROWS
+        for pseudo_rows in PSEUDO_ROWS[:1] if tied else PSEUDO_ROWS:
             classes = class_means(latents[:, :r], labels, corners, weights, pseudo_rows)
             for wider in WIDENINGS:
                 near = (classes.delta + r * SHARPNESS) / (wider * classes.scatter)
@@ -394,7 +429,6 @@ class Start:
                 if (loss := float(weights @ losses)) < best:
                     best, means, width = loss, classes.means, wider * classes.scatter
         # A class was known from one row fewer when its own was held out: one part in m wider.
-        rows = float(torch.bincount(labels, minlength=len(corners)).double().median().clamp(min=2))
         scale = torch.ones(d).to(latents)
         scale[:r] = width * (1 - 1 / rows)
         mixture.loc[self.member] = 0

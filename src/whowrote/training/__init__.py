@@ -3,6 +3,7 @@
 from whowrote.training.loop import Plan as Plan
 from whowrote.training.loop import initialize as initialize
 from whowrote.training.loop import initialize_by_regression as initialize_by_regression
+from whowrote.training.loop import initialize_by_scores as initialize_by_scores
 from whowrote.training.loop import refine as refine
 from whowrote.training.loop import train as train
 from whowrote.training.loop import validation_losses as validation_losses

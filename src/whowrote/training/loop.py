@@ -33,7 +33,7 @@ from whowrote.model import (
 )
 from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
-from whowrote.model.logistic import logistic_start
+from whowrote.model.logistic import logistic_start, scores_start
 from whowrote.model.unlabelled import refine_by_all_rows
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step
@@ -95,6 +95,14 @@ def initialize_by_regression(fleet: MixtureVAE, rows: Rows, assignment: Assignme
     index = _first_rows(assignment)
     weights = None if rows.weights is None else rows.weights[index]
     logistic_start(fleet, rows.take(index), weights)
+
+
+def initialize_by_scores(
+    fleet: MixtureVAE, rows: Rows, assignment: Assignment, unit: float
+) -> None:
+    """Components where held-out scores of the classes, a column each, put them."""
+    initialize_networks(fleet.encoder, fleet.decoder, [member.seed for member in fleet.members])
+    scores_start(fleet, rows.take(_first_rows(assignment)), unit)
 
 
 def refine(fleet: MixtureVAE, rows: Rows, assignment: Assignment, watch: str) -> list[bool]:

@@ -1,7 +1,7 @@
 r"""Likelihood ratios of pairs by strangers: how much they tell, and whether they can be believed.
 
 Corpora that neither the extractor nor its packaged population has learnt from. Reference authors
-are drawn and move the curve as the authors of a model do; every pair is by other people. Posts are
+are drawn and find the centre as the authors of a model do; every pair is by other people. Posts are
 joined and cropped to 5 to 3,000 words a side; "mixed" are sides of unequal lengths. Cllr in bits (1
 is a ratio of 1 to all pairs), and the share of pairs by two people with a ratio above 1. Beside it
 the simplest thing, a logistic curve of the cosine that was learnt from the same reference authors'
@@ -30,9 +30,10 @@ from population import LENGTHS, Drawn, draw
 
 from whowrote import __version__
 from whowrote.attribution.verification import (
+    Centre,
     OwnCurve,
     Population,
-    Shift,
+    Sides,
     fit_verifier,
     grounded,
     packaged_extractor,
@@ -64,8 +65,7 @@ class Asked:
     same: NDArray[np.bool_]
     cell: NDArray[np.str_]
     """The words of both sides, or "mixed"."""
-    similarities: NDArray[np.float64]
-    words: NDArray[np.intp]
+    sides: Sides
 
     def strangers(self, references: NDArray[np.intp]) -> NDArray[np.intp]:
         """The pairs in which no reference author is."""
@@ -75,7 +75,7 @@ class Asked:
 def read_authors(path: Path, random: np.random.Generator) -> list[list[str]]:
     """Authors with at least two texts and so many words; no text twice, none that was disguised."""
     by_author: dict[str, dict[str, None]] = defaultdict(dict)
-    for document in load(path):
+    for document in load(path, id_column=""):  # names of files come again in parts of pan11
         if document.author is not None and document.metadata.get("kind", "text") == "text":
             by_author[document.author][document.text] = None
     kept = [list(texts) for texts in by_author.values() if len(texts) > 1]
@@ -104,8 +104,7 @@ def ask(path: Path, random: np.random.Generator) -> Asked:
         cells.append(np.full(int(good.sum()), str(length)))
     pairs = np.concatenate(rows)
     sides = read_by_extractor(packaged_extractor(), drawn.texts)
-    alike, words = sides.similarities(pairs), sides.words[pairs]
-    return Asked(authors, drawn, pairs, np.concatenate(same), np.concatenate(cells), alike, words)
+    return Asked(authors, drawn, pairs, np.concatenate(same), np.concatenate(cells), sides)
 
 
 # -- three ways to a ratio -----------------------------------------------------------------------
@@ -124,13 +123,15 @@ def reference_texts(
     return texts, np.array(codes, dtype=np.intp)
 
 
-def packaged_ratios(asked: Asked, rows: NDArray[np.intp], shift: Shift | None) -> Any:
-    """By the packaged population, moved by the reference authors."""
+def packaged_ratios(asked: Asked, rows: NDArray[np.intp], centre: Centre | None) -> Any:
+    """By the packaged population, centred by the reference authors."""
     population = Population.of(packaged_extractor())
     assert population is not None  # the package brings it
-    words = asked.words[rows]
-    log_lr = population.log_lr(asked.similarities[rows], words)
-    log_lr = log_lr if shift is None else shift.applied(log_lr)
+    sides = asked.sides if centre is None else centre.applied(asked.sides)
+    pairs = asked.rows[rows]
+    words = sides.words[pairs]
+    authors = 0 if centre is None else centre.authors
+    log_lr = population.log_lr(sides.similarities(pairs)[:, 0], words, authors)
     return grounded(log_lr, population.most(words), words)[:, 0]
 
 
@@ -143,7 +144,7 @@ def simple_ratios(
     alike = sides.similarities(np.column_stack([pairs.left, pairs.right]))[:, :1]
     X = np.column_stack([alike, np.ones(len(alike))])
     curve = ridge_logistic(X, pairs.same, np.ones(len(X)), np.full(2, 1e-2))
-    return asked.similarities[rows, 0] * curve[0] + curve[1]
+    return asked.sides.similarities(asked.rows[rows])[:, 0] * curve[0] + curve[1]
 
 
 def own_ratios(
@@ -173,10 +174,11 @@ def trial(asked: Asked, n: int, number: int) -> dict[str, dict[str, dict[str, fl
     references = random.permutation(len(asked.authors))[:n]
     texts, codes = reference_texts(asked, references, random)
     rows = asked.strangers(references)
-    shift = fit_verifier(packaged_extractor(), texts, codes, number)
+    centre = fit_verifier(packaged_extractor(), texts, codes, number)
+    assert isinstance(centre, Centre)  # the packaged extractor has a population
     found = {
         NO_MODEL: packaged_ratios(asked, rows, None),
-        OURS: packaged_ratios(asked, rows, shift if isinstance(shift, Shift) else None),
+        OURS: packaged_ratios(asked, rows, centre),
         SIMPLE: simple_ratios(asked, rows, texts, codes),
     }
     if number == 0:

@@ -318,8 +318,8 @@ def cllr(log_lr: FloatArray, same: BoolArray) -> float:
     .. math:: \tfrac12 \Bigl(\operatorname{mean}_{\text{same}} \log_2(1 + \mathrm{LR}^{-1})
         + \operatorname{mean}_{\text{different}} \log_2(1 + \mathrm{LR})\Bigr)
 
-    >>> cllr(np.log([1.0, 3.0, 1.0]), np.array([True, True, False]))
-    0.8537593748197111
+    >>> round(cllr(np.log([1.0, 3.0, 1.0]), np.array([True, True, False])), 6)
+    0.853759
     """
     cost = np.logaddexp(0.0, np.where(same, -log_lr, log_lr)) / np.log(2.0)
     return float((cost[same].mean() + cost[~same].mean()) / 2.0)

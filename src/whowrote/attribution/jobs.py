@@ -210,13 +210,20 @@ def inspect_model(path: Path) -> Inspected:
         degrees_of_freedom=tuple(fitted.model.degrees_of_freedom.tolist()),
         held_out=fitted.calibration.held_out,
         calibration=asdict(fitted.calibration.pooling),
-        verification=manifest["verifier"],
+        verification=_in_short(manifest["verifier"]),
         latent_dim=fleet.architecture.latent_dim,
         members=len(fleet),
         component=fitted.model.component,
         bytes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
         card=_card(fitted.reader.features),
     )
+
+
+def _in_short(verifier: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What was learnt for comparisons, without its long lists."""
+    if verifier is None:
+        return None
+    return {name: one for name, one in verifier.items() if name not in ("vector", "draws")}
 
 
 def _card(features: FittedFeatures) -> dict[str, Any]:

@@ -1,18 +1,21 @@
 r"""How much likelier is the likeness of two texts if one person wrote both? A likelihood ratio.
 
-.. math:: \ln \mathrm{LR} = c(h, d) + \sum_v s_v\, w_v(h, d), \qquad
-    f(h, d) = f_0 + f_1 h + f_2 h^2 + f_3 d
+.. math:: \ln \mathrm{LR} = c(h, d, u) + w(h, d, u) \cos(\tilde x, \tilde y), \qquad
+    \tilde x = x - r(n)\, \tfrac{m}{m + 1}\, \bar x, \qquad
+    f = f_0 + f_1 h + f_2 h^2 + f_3 d + f_4 u + f_5 u h
 
-:math:`s_v` are cosines of the two sides (their style vectors; the words that many people use),
-:math:`h = (\ln \bar n - 5) / 2` is their length by the harmonic mean of their words and
-:math:`d = \lvert \ln n_1 - \ln n_2 \rvert / 3` how unequal they are. The curve comes with the
-package, for the extractor it was learnt with: from people whom that extractor has never seen, in
-several domains, on 3 to 3,000 words a side (``experiments/population.py``). Enrolled authors move
-it, :math:`a + (1 + b) \ln \mathrm{LR}`, under a prior that weighs as much as ten of them. Features
-without such a curve have one of their own authors alone, shrunk by their number.
+*x* and *y* are the mean style vectors of both sides, :math:`\bar x` that of *m* reference authors:
+what everybody writes who writes of such things in such a place is no sign of one person. A side of
+*n* words shows the share :math:`r(n) = \sqrt{n / (n + 40)}` of it, and :math:`u = 1 / (m + 1)` is
+how much of it is unknown. :math:`h = (\ln \bar n - 5) / 2` is the length of the sides by the
+harmonic mean of their words, :math:`d = \lvert \ln n_1 - \ln n_2 \rvert / 3` how unequal they are.
+The curve comes with the package, for the extractor it was learnt with: from people whom that
+extractor has never seen, in several domains, on 3 to 3,000 words a side and 0 to 60 reference
+authors (``experiments/population.py``). Features without such a curve have one of their enrolled
+authors alone, shrunk by their number.
 
 The ratio shrinks to 1 where it has no ground: in proportion to the words of the shorter side below
-20, and to :math:`1 + m` at most where *m* people have shown texts so long.
+20, and to :math:`1 + p` at most where *p* people have shown texts so long.
 """
 
 from __future__ import annotations
@@ -33,7 +36,6 @@ from whowrote.attribution.answers import Comparison, Reference, words_of
 from whowrote.attribution.profiles import row_products, unit_rows
 from whowrote.attribution.rows import Passages, cut, cut_all
 from whowrote.errors import InputError
-from whowrote.features.counting import FittedNGrams
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
 from whowrote.features.interface import FEW_TOKENS, FittedFeatures
 from whowrote.features.reading import SECTION
@@ -43,16 +45,16 @@ from whowrote.metrics import AuthorPairs, auc, matched_pairs
 
 PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
 POPULATIONS = PRETRAINED / "populations.json"
-VECTORS, WORD_GRAMS = "style vectors", "word n-grams"
+VECTORS = "style vectors"
 FULL_GROUND = 20
 """Words of the shorter side from which the ratio counts in full."""
+HALF_POWER = 40.0
+"""A text of so many words shows half of the variance that a long one shows."""
 PRIOR_AUTHORS = 10.0
-"""So many enrolled authors weigh as much as the packaged population, or as a ratio of 1."""
-LEAST_AUTHORS = 4
-"""Fewer enrolled authors do not move the packaged curve."""
-MOST_AUTHORS, MOST_TEXTS, MOST_PASSAGES = 40, 6, 4
+"""So many enrolled authors weigh as much as a ratio of 1 where there is no packaged curve."""
+MOST_AUTHORS, MOST_TEXTS, MOST_PASSAGES = 60, 6, 2
 """Of enrolled authors: how many, texts of each and passages of a text are read for the curve."""
-DRAWS, CONFIDENCE = 60, 0.95
+DRAWS, CONFIDENCE = 50, 0.95
 
 
 # -- sides and how alike they are ----------------------------------------------------------------
@@ -81,14 +83,10 @@ def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:
 
 
 def read_by_extractor(extractor: FittedAdHominem, texts: Sequence[str]) -> Sides:
-    """Mean vectors of passages and, if the weights have them, the words that many people use."""
+    """Mean vectors of passages."""
     passages = cut_all(texts)
-    rows: dict[str, Any] = {VECTORS: _means(passages, extractor.transform(passages.texts))}
-    grams = extractor.reader.extractor.ngrams
-    if grams is not None:
-        words = tuple(block for block in grams.grams if block.kind == "words")
-        rows[WORD_GRAMS] = FittedNGrams(words).transform(texts)
-    return Sides(rows, words_of(texts))
+    vectors = _means(passages, extractor.transform(passages.texts))
+    return Sides({VECTORS: np.asarray(vectors, dtype=np.float64)}, words_of(texts))
 
 
 def read_by_features(features: FittedFeatures, texts: Sequence[str]) -> Sides:
@@ -112,16 +110,25 @@ def joined(texts: str | Sequence[str]) -> str:
     return texts if isinstance(texts, str) else "\n\n".join(texts)
 
 
+def shown(words: IntArray) -> FloatArray:
+    """r(n): how much of their author, and of what all authors share, texts of n words show.
+
+    >>> shown(np.array([10, 120])).round(2).tolist()
+    [0.45, 0.87]
+    """
+    return np.asarray(np.sqrt(words / (words + HALF_POWER)))
+
+
 # -- the packaged population ---------------------------------------------------------------------
 
 
-def figures(similarities: FloatArray, words: IntArray) -> FloatArray:
-    """(pairs, columns) of the curve: every cosine and 1, each times 1, h, h squared and d."""
+def figures(similarities: FloatArray, words: IntArray, authors: FloatArray) -> FloatArray:
+    """(pairs, 12): the cosine and 1, each times 1, h, h squared, d, u and u h; ``authors`` is m."""
     left, right = np.log(words.T.astype(np.float64))
     h = (np.log(2.0) - np.logaddexp(-left, -right) - 5.0) / 2.0
-    shape = np.stack([np.ones_like(h), h, h * h, np.abs(left - right) / 3.0], axis=1)
-    levels = np.column_stack([similarities, np.ones(len(h))])
-    return np.asarray((levels[:, :, None] * shape[:, None, :]).reshape(len(h), -1))
+    u = 1.0 / (authors + 1.0)
+    shape = np.stack([np.ones_like(h), h, h * h, np.abs(left - right) / 3.0, u, u * h], axis=1)
+    return np.concatenate([similarities[:, None] * shape, shape], axis=1)
 
 
 @dataclass(frozen=True)
@@ -162,10 +169,11 @@ class Population:
         """The longest side that was learnt from; a longer one counts as one of so many words."""
         return self.reach[-1][0]
 
-    def log_lr(self, similarities: FloatArray, words: IntArray) -> FloatArray:
+    def log_lr(self, similarities: FloatArray, words: IntArray, authors: float) -> FloatArray:
         """(pairs, 1 + draws): ln of the ratio by the curve, then by that of every other sample."""
         known = np.minimum(words, self.most_words())
-        return figures(similarities, known) @ np.vstack([self.weights, self.draws]).T
+        columns = figures(similarities, known, np.full(len(words), float(authors)))
+        return np.asarray(columns @ np.vstack([self.weights, self.draws]).T)
 
     def most(self, words: IntArray) -> FloatArray:
         r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of 1 + m to one.
@@ -180,7 +188,7 @@ class Population:
         """Whom the ratio speaks of."""
         total = sum(self.people.values())
         listed = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        moved = f"; moved by {enrolled} enrolled authors" if enrolled else ""
+        moved = f"; centred by {enrolled} enrolled authors" if enrolled else ""
         return Reference(total, f"{total:,} people who write English ({listed}){moved}", enrolled)
 
 
@@ -206,25 +214,31 @@ def _digest(path: Path, modified: int, size: int) -> str:
 
 
 @dataclass(frozen=True)
-class Shift:
-    r"""What enrolled authors make of the packaged curve: :math:`a + (1 + b) \ln \mathrm{LR}`."""
+class Centre:
+    """The mean style vector of enrolled authors, each counting alike."""
 
-    intercept: float
-    slope: float
     authors: int
-    pairs: int
-    auc: float
-    draws: tuple[tuple[float, float], ...] = ()
+    vector: tuple[float, ...]
 
-    def applied(self, log_lr: FloatArray) -> FloatArray:
-        """(pairs, 1 + draws): every draw of the population with one of the enrolled authors."""
-        each = np.array([(self.intercept, self.slope), *self.draws])
-        each = np.vstack([each[:1], each[np.arange(log_lr.shape[1] - 1) % len(each)]])
-        return np.asarray(each[:, 0] + (1.0 + each[:, 1]) * log_lr)
+    @classmethod
+    def learn(cls, vectors: FloatArray, words: IntArray, codes: IntArray) -> Self:
+        r"""From rows of texts: the mean over authors of :math:`\sum_i r_i x_i / \sum_i r_i^2`."""
+        share = shown(words)
+        number, each = np.unique(codes, return_inverse=True)
+        total = np.zeros((len(number), vectors.shape[1]))
+        np.add.at(total, each, share[:, None] * vectors)
+        mean = (total / np.bincount(each, share**2)[:, None]).mean(axis=0)
+        return cls(len(number), tuple(float(f"{one:.5g}") for one in mean))
+
+    def applied(self, sides: Sides) -> Sides:
+        """Sides without what the authors share, as far as so many of them can tell."""
+        centre = self.authors / (self.authors + 1.0) * np.array(self.vector)
+        rows = sides.rows[VECTORS] - shown(sides.words)[:, None] * centre
+        return Sides({VECTORS: rows}, sides.words)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {**asdict(self), "draws": [list(one) for one in self.draws]}
+        return {"authors": self.authors, "vector": list(self.vector)}
 
 
 @dataclass(frozen=True)
@@ -271,17 +285,17 @@ class OwnCurve:
         return {**asdict(self), **listed, "draws": [list(one) for one in self.draws]}
 
 
-Verifier = Shift | OwnCurve
+Verifier = Centre | OwnCurve
 
 
 def restore_verifier(plain: Mapping[str, Any] | None, authors: int) -> Verifier | None:
     """What ``to_dict`` wrote, also by versions that did not count the authors."""
     if plain is None:
         return None
-    draws = tuple(tuple(one) for one in plain.get("draws", ()))
-    if "slope" in plain:
-        return Shift(**{**plain, "draws": draws})
-    tuples = {"weights": tuple(plain["weights"]), "draws": draws}
+    if "vector" in plain:
+        return Centre(plain["authors"], tuple(plain["vector"]))
+    tuples = {"weights": tuple(plain["weights"])}
+    tuples["draws"] = tuple(tuple(one) for one in plain.get("draws", ()))
     if "words" in plain:
         tuples["words"] = tuple(plain["words"])
     return OwnCurve(**{"authors": authors, **plain, **tuples})
@@ -301,13 +315,12 @@ def compare(
     texts, pair = [joined(first), second], np.array([[0, 1]])
     extractor, population = extractor_of(features), Population.of(features)
     if extractor is not None and population is not None:
-        sides = read_by_extractor(extractor, texts)
+        sides, enrolled = read_by_extractor(extractor, texts), 0
+        if isinstance(verifier, Centre):
+            sides, enrolled = verifier.applied(sides), verifier.authors
         similar, words = sides.similarities(pair), sides.words[pair]
-        log_lr, limit = population.log_lr(similar, words), population.most(words)
-        shift = verifier if isinstance(verifier, Shift) else None
-        if shift is not None:
-            log_lr = shift.applied(log_lr)
-        reference = population.reference(shift.authors if shift else 0)
+        log_lr = population.log_lr(similar[:, 0], words, enrolled)
+        limit, reference = population.most(words), population.reference(enrolled)
     elif isinstance(verifier, OwnCurve):
         sides = read_by_features(features, texts)
         similar, words = sides.similarities(pair), sides.words[pair]
@@ -404,19 +417,17 @@ def ridge_logistic(
 def fit_verifier(
     features: FittedFeatures, texts: Sequence[str], codes: IntArray, seed: int = 0
 ) -> Verifier | None:
-    """What the enrolled authors' own texts say of the curve; None where they are too few."""
+    """What the enrolled authors' own texts add; None where there is nothing to learn from."""
     random = np.random.default_rng([seed, 17])
-    own = _own_sides(texts, codes, random)
+    extractor = extractor_of(features)
+    if extractor is not None and Population.of(features) is not None:
+        own = _own_sides(texts, codes, random, least=1)
+        singles = np.flatnonzero(own.length == 0)
+        sides = read_by_extractor(extractor, [own.texts[row] for row in singles])
+        return Centre.learn(sides.rows[VECTORS], sides.words, own.author[singles])
+    own = _own_sides(texts, codes, random, least=2)
     pairs = matched_pairs(own.author, own.part, own.length, 4 * MOST_TEXTS, random)
     authors = len(np.unique(pairs.owner))
-    extractor, population = extractor_of(features), Population.of(features)
-    if population is not None and extractor is not None:
-        if authors < LEAST_AUTHORS:
-            return None
-        sides = read_by_extractor(extractor, own.texts)
-        words = sides.words[pairs.rows]
-        base = population.log_lr(sides.similarities(pairs.rows), words)[:, 0]
-        return _shift(base, pairs, authors, random)
     if authors < 2:
         return None
     return _own_curve(read_by_features(features, own.texts), pairs, authors, random)
@@ -432,8 +443,10 @@ class _OwnSides:
     length: IntArray
 
 
-def _own_sides(texts: Sequence[str], codes: IntArray, random: np.random.Generator) -> _OwnSides:
-    several = np.flatnonzero(np.bincount(codes) >= 2)
+def _own_sides(
+    texts: Sequence[str], codes: IntArray, random: np.random.Generator, least: int
+) -> _OwnSides:
+    several = np.flatnonzero(np.bincount(codes) >= least)
     found: list[tuple[str, int, int, int]] = []
     for code in random.permutation(several)[:MOST_AUTHORS]:
         own = random.permutation(np.flatnonzero(codes == code))[:MOST_TEXTS]
@@ -444,22 +457,6 @@ def _own_sides(texts: Sequence[str], codes: IntArray, random: np.random.Generato
                 found.append((joined(half), int(code), part, 1))
     sides, *numbers = zip(*found, strict=True) if found else ([], [], [], [])
     return _OwnSides(list(sides), *(np.array(each, dtype=np.intp) for each in numbers))
-
-
-def _shift(
-    base: FloatArray, pairs: AuthorPairs, authors: int, random: np.random.Generator
-) -> Shift:
-    X = np.column_stack([np.ones(len(base)), base])
-    # A unit of the slope moves the ratio by more than one of the intercept does.
-    penalty = PRIOR_AUTHORS * np.array([1.0, 4.0])
-
-    def learnt(times: FloatArray) -> tuple[float, float]:
-        a, b = ridge_logistic(X, pairs.same, pairs.weights(times), penalty, base).tolist()
-        return a, b
-
-    every, *draws = (learnt(times) for times in _samples(pairs.owner, random))
-    likeness = auc(base, pairs.same)
-    return Shift(*every, authors, len(pairs.same), likeness, tuple(draws))
 
 
 def _own_curve(

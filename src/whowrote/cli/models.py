@@ -363,11 +363,14 @@ def _lines(found: Inspected) -> list[str]:
         f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; none of these below "
         f"{found.settings['none_below']:.0%} typicality; {found.settings['prior']} prior",
     ]
-    if found.verification:
+    if found.verification and "pairs" in found.verification:
         lines.append(
             f"verification: {found.verification['pairs']} pairs, AUC "
             f"{found.verification['auc']:.3f}"
         )
+    elif found.verification:
+        authors = found.verification["authors"]
+        lines.append(f"verification: the packaged population, centred by {authors} authors")
     if found.card:
         about = ", ".join(f"{name} {value}" for name, value in found.card.items())
         lines.append(f"extractor: {about} (terms: docs/model_card.md)")

@@ -12,7 +12,7 @@ The case is simulated. The extractor was centred on these domains while it learn
 is another one, and its mean lies about as far out as an author does (3.6 for novels and addresses
 to Congress, 0.9 to 1.9 here; authors 1.6 and 2.0 from the mean there, 3.4 to 4.7 here). So in each
 of several worlds a domain is moved by the vector of an author of another one, times 0 to 1.2, its
-authors are drawn together by 0.7 to 1, and 0, 2, 5, 20 or 60 of them are the reference authors that
+authors are drawn together by 0.9 to 1, and 0, 2, 5, 20 or 60 of them are the reference authors that
 find its centre again; the pairs are of the others.
 
 What is kept was chosen here: each curve is learnt without one domain and measured on worlds of it
@@ -25,7 +25,8 @@ Command:  python experiments/population.py --corpus blogs=blogs_train.parquet
           --corpus forum=forum_train.parquet --unseen novels=novels.parquet
           [--weights style.safetensors --size small]
 Hardware: one core, about four minutes.
-Expect:   EXPECT
+Expect:   Cllr, mean of the six domains not learnt from: 1.14 for one length, 0.95 with lengths, 0.93
+          with lengths and a centre; novels are the worst with 1.03 (1.00 with lengths alone).
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ LONG_PART, MOST_PARTS = 3000, 4
 JITTER, DRAWS, PENALTY = 0.3, 100, 1e-2
 REFERENCES, WORLDS, PAIRS, PEOPLE = (0, 2, 5, 20, 60), 3, 24, 150
 """Worlds for each number of reference authors; pairs an author and people of each world."""
-FARTHEST, NEAREST, LEAST_LEFT = 1.2, 0.7, 15
+FARTHEST, NEAREST, LEAST_LEFT = 1.2, 0.9, 15
 """How far a domain is moved, how near its authors are drawn together, how many must be left."""
 MOST_UNSEEN_WORDS = 5000
 """Of a text of the domains that the extractor does not know."""

@@ -49,8 +49,9 @@ from whowrote.metrics import balanced_pairs, cllr, matched_pairs
 OUT = Path(__file__).parent / "results" / "ratios.json"
 REFERENCES, TRIALS = (2, 5, 20, 60), 3
 SHOWN = tuple(length for length in LENGTHS if length not in (10, 35, 1600))
-TEXTS_EACH, PAIRS_EACH, MOST_AUTHORS, LEAST_WORDS, MOST_PARTS = 10, 12, 160, 400, 6
-LEAST_PAIRS = 20
+TEXTS_EACH, PAIRS_EACH, MOST_AUTHORS, LEAST_WORDS, MOST_PARTS = 10, 12, 120, 400, 6
+LEAST_PAIRS, ROUNDS = 20, 3
+"""Pairs of a cell; how often an author's sides are paired, each time with other people's."""
 MIXED = "mixed"
 NO_MODEL, OURS, SIMPLE, OWN = "no model", "whowrote", "one-length curve", "n-grams, own curve"
 
@@ -89,7 +90,7 @@ def ask(path: Path, random: np.random.Generator) -> Asked:
     authors = read_authors(path, random)
     drawn = draw(authors, random, jitter=0.0, most=MOST_PARTS)
     rows, same, cells = [], [], []
-    for length in (*SHOWN, MIXED):
+    for length in (*SHOWN, MIXED) * ROUNDS:
         kept = np.arange(len(drawn.texts))
         if length != MIXED:
             kept = np.flatnonzero(drawn.length == length)

@@ -52,8 +52,8 @@ HALF_POWER = 40.0
 """A text of so many words shows half of the variance that a long one shows."""
 PRIOR_AUTHORS = 10.0
 """So many enrolled authors weigh as much as a ratio of 1 where there is no packaged curve."""
-MOST_AUTHORS, MOST_TEXTS, MOST_PASSAGES = 60, 6, 2
-"""Of enrolled authors: how many, texts of each and passages of a text are read for the curve."""
+MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES = 60, 30, 6, 2
+"""Enrolled authors that are read; texts of each for the centre; texts and passages for a curve."""
 DRAWS, CONFIDENCE = 50, 0.95
 
 
@@ -258,7 +258,7 @@ class OwnCurve:
     auc: float
     authors: int
     words: tuple[int, int] = (FULL_GROUND, 10**6)
-    """The least and the most words of a side that was learnt from."""
+    """Eight in ten sides that were learnt from have so many words."""
     draws: tuple[tuple[float, ...], ...] = ()
 
     def log_lr(self, similarities: FloatArray, words: IntArray) -> FloatArray:
@@ -421,16 +421,19 @@ def fit_verifier(
     random = np.random.default_rng([seed, 17])
     extractor = extractor_of(features)
     if extractor is not None and Population.of(features) is not None:
-        own = _own_sides(texts, codes, random, least=1)
-        singles = np.flatnonzero(own.length == 0)
-        sides = read_by_extractor(extractor, [own.texts[row] for row in singles])
-        return Centre.learn(sides.rows[VECTORS], sides.words, own.author[singles])
-    own = _own_sides(texts, codes, random, least=2)
+        authors = random.permutation(np.unique(codes))[:MOST_AUTHORS]
+        sides = read_by_extractor(extractor, [_whole(texts, codes == own) for own in authors])
+        return Centre.learn(sides.rows[VECTORS], sides.words, authors)
+    own = _own_sides(texts, codes, random)
     pairs = matched_pairs(own.author, own.part, own.length, 4 * MOST_TEXTS, random)
-    authors = len(np.unique(pairs.owner))
-    if authors < 2:
+    if len(np.unique(pairs.owner)) < 2:
         return None
-    return _own_curve(read_by_features(features, own.texts), pairs, authors, random)
+    return _own_curve(read_by_features(features, own.texts), pairs, random)
+
+
+def _whole(texts: Sequence[str], chosen: BoolArray) -> str:
+    """An author's texts joined, as the population's were: notes one by one show little of them."""
+    return "".join(cut(joined([texts[row] for row in np.flatnonzero(chosen)[:MOST_NOTES]]))[:3])
 
 
 @dataclass(frozen=True)
@@ -443,10 +446,8 @@ class _OwnSides:
     length: IntArray
 
 
-def _own_sides(
-    texts: Sequence[str], codes: IntArray, random: np.random.Generator, least: int
-) -> _OwnSides:
-    several = np.flatnonzero(np.bincount(codes) >= least)
+def _own_sides(texts: Sequence[str], codes: IntArray, random: np.random.Generator) -> _OwnSides:
+    several = np.flatnonzero(np.bincount(codes) >= 2)
     found: list[tuple[str, int, int, int]] = []
     for code in random.permutation(several)[:MOST_AUTHORS]:
         own = random.permutation(np.flatnonzero(codes == code))[:MOST_TEXTS]
@@ -459,9 +460,7 @@ def _own_sides(
     return _OwnSides(list(sides), *(np.array(each, dtype=np.intp) for each in numbers))
 
 
-def _own_curve(
-    sides: Sides, pairs: AuthorPairs, authors: int, random: np.random.Generator
-) -> OwnCurve:
+def _own_curve(sides: Sides, pairs: AuthorPairs, random: np.random.Generator) -> OwnCurve:
     words = sides.words[pairs.rows]
     raw = np.column_stack([sides.similarities(pairs.rows), np.log(words).sum(axis=1)])
     mean, spread = raw.mean(axis=0), raw.std(axis=0)
@@ -475,14 +474,15 @@ def _own_curve(
 
     every, *draws = (learnt(times) for times in _samples(pairs.owner, random))
     *weights, length_weight, bias = every
+    low, high = np.percentile(words, [10, 90]).astype(int).tolist()
     found = OwnCurve(
         tuple(weights),
         length_weight,
         bias,
         pairs=len(pairs.same),
         auc=auc(raw @ np.array(every[:-1]), pairs.same),
-        authors=authors,
-        words=(int(words.min()), int(words.max())),
+        authors=len(np.unique(pairs.owner)),
+        words=(low, high),
     )
     return replace(found, draws=tuple(draws))
 

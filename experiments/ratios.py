@@ -5,13 +5,16 @@ are drawn and find the centre as the authors of a model do; every pair is by oth
 joined and cropped to 5 to 3,000 words a side; "mixed" are sides of unequal lengths. Cllr in bits (1
 is a ratio of 1 to all pairs), and the share of pairs by two people with a ratio above 1. Beside it
 the simplest thing, a logistic curve of the cosine that was learnt from the same reference authors'
-single texts, and features without a packaged population (n-grams, the authors' own curve). Nothing
-is chosen here. Where the package ``lir`` is installed its Cllr of the same ratios stands beside.
+single texts, and features without a packaged population (n-grams, the authors' own curve). No number
+is chosen here, but these corpora are not untouched: that ratios need a centre, and that it must come
+from joined texts, was seen when Amazon's reviews and Enron's e-mails failed without. Where the package ``lir`` is installed its Cllr of the same ratios stands beside.
 
 Command:  python experiments/ratios.py --corpus blog30=blog30.parquet
           --corpus amazon=amazon_music.parquet --corpus pan11=pan11.parquet --corpus ebg=ebg.parquet
 Hardware: one core, about ten minutes.
-Expect:   Cllr, mean of the four corpora with 20 reference authors: EXPECT
+Expect:   Cllr, mean of the four corpora with 20 reference authors: 0.61 at 200 words, 0.53
+          at 400, 0.37 at 800, 0.20 at 3,000 (0.76, 0.75, 0.68, 0.83 for the curve of one length);
+          below 1 for every corpus, number of references and length: the worst is 0.9998.
 """
 
 from __future__ import annotations
@@ -279,7 +282,7 @@ def main() -> None:
                 print(name, n, _line(own["references"][str(n)][OURS]), flush=True)
         record["corpora"][name] = own
     record["summary"] = summary(record)
-    write_text(options.out, json.dumps(record, indent=1) + "\n")
+    write_text(options.out, json.dumps(record) + "\n")
     for method, means in record["summary"]["means_at_20"].items():
         print(f"{method:20}", _line(means))
     print("worst:", record["summary"]["worst"])

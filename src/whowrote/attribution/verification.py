@@ -188,8 +188,11 @@ class Population:
         """Whom the ratio speaks of."""
         total = sum(self.people.values())
         listed = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        moved = f"; centred by {enrolled} enrolled authors" if enrolled else ""
-        return Reference(total, f"{total:,} people who write English ({listed}){moved}", enrolled)
+        known = f"centred by {enrolled} enrolled authors"
+        if not enrolled:
+            known = "without enrolled authors, what texts of this kind have in common is unknown"
+        text = f"{total:,} people who write English ({listed}); {known}"
+        return Reference(total, text, enrolled)
 
 
 @lru_cache(maxsize=1)

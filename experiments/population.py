@@ -25,8 +25,8 @@ Command:  python experiments/population.py --corpus blogs=blogs_train.parquet
           --corpus forum=forum_train.parquet --unseen novels=novels.parquet
           [--weights style.safetensors --size small]
 Hardware: one core, about four minutes.
-Expect:   Cllr, mean of the six domains not learnt from: 1.14 for one length, 0.95 with lengths, 0.93
-          with lengths and a centre; novels are the worst with 1.03 (1.00 with lengths alone).
+Expect:   Cllr, mean of the six domains not learnt from: 1.14 for one length, 0.95 with lengths,
+          0.93 with lengths and a centre; the worst are novels with 1.03 (1.00 with lengths alone).
 """
 
 from __future__ import annotations

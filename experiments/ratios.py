@@ -5,9 +5,11 @@ are drawn and find the centre as the authors of a model do; every pair is by oth
 joined and cropped to 5 to 3,000 words a side; "mixed" are sides of unequal lengths. Cllr in bits (1
 is a ratio of 1 to all pairs), and the share of pairs by two people with a ratio above 1. Beside it
 the simplest thing, a logistic curve of the cosine that was learnt from the same reference authors'
-single texts, and features without a packaged population (n-grams, the authors' own curve). No number
-is chosen here, but these corpora are not untouched: that ratios need a centre, and that it must come
-from joined texts, was seen when Amazon's reviews and Enron's e-mails failed without. Where the package ``lir`` is installed its Cllr of the same ratios stands beside.
+single texts, and features without a packaged population (n-grams, the authors' own curve). Where
+the package ``lir`` is installed its Cllr of the same ratios stands beside.
+
+No number is chosen here, but these corpora are not untouched: that ratios need a centre, and that
+it must come from joined texts, was seen when Amazon's reviews and Enron's e-mails failed without.
 
 Command:  python experiments/ratios.py --corpus blog30=blog30.parquet
           --corpus amazon=amazon_music.parquet --corpus pan11=pan11.parquet --corpus ebg=ebg.parquet

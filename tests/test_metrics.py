@@ -10,9 +10,11 @@ from whowrote.metrics import (
     auc,
     balanced_pairs,
     calibration_error,
+    cllr,
     cosines,
     evaluate,
     macro_f1,
+    matched_pairs,
     recall_at_1,
     verify,
     wilson,
@@ -189,3 +191,42 @@ def test_perfect_vectors_are_found_and_random_ones_are_not() -> None:
     assert recall_at_1(vectors, authors) == 1.0
     assert auc(cosines(vectors, pairs), pairs.same) == 1.0
     assert recall_at_1(random.normal(size=(150, 50)), authors) < 0.2
+
+
+def test_cllr_by_hand() -> None:
+    """Two same-author ratios of 1 and 3, one different-author ratio of 1/2."""
+    log_lr, same = np.log([1.0, 3.0, 0.5]), np.array([True, True, False])
+    by_hand = ((1.0 + np.log2(4 / 3)) / 2 + np.log2(1.5)) / 2
+    assert cllr(log_lr, same) == pytest.approx(by_hand)
+    assert cllr(np.zeros(3), same) == pytest.approx(1.0)
+    assert cllr(-log_lr, same) > 1.0
+    assert np.isfinite(cllr(np.array([-1e4, 1.0, 0.0]), same))
+
+
+def test_cllr_is_that_of_lir() -> None:
+    metrics = pytest.importorskip("lir.metrics", reason="the package lir is not installed")
+    from lir.data.models import LLRData
+
+    random = np.random.default_rng(0)
+    same = random.random(200) < 0.4
+    log_lr = random.normal(np.where(same, 1.0, -1.0), 1.5)
+    theirs = metrics.cllr(LLRData(features=log_lr[:, None] / np.log(10), labels=same.astype(int)))
+    assert cllr(log_lr, same) == pytest.approx(theirs)
+
+
+def test_matched_pairs_share_no_part_and_tell_no_length() -> None:
+    random = np.random.default_rng(0)
+    author = np.repeat(np.arange(6), 12)
+    part, length = np.tile(np.repeat([0, 1, 2], 4), 6), np.tile([5, 50, 500, 900], 18)
+    kept = ~((author == 5) & (part > 0))  # a person with one part has no pair
+    author, part, length = author[kept], part[kept], length[kept]
+    found = matched_pairs(author, part, length, 7, random)
+    left, right = found.rows.T
+    assert found.same.sum() == 35
+    assert np.array_equal(author[left] == author[right], found.same)
+    assert (part[left] != part[right])[found.same].all()
+    first, second = left[found.same], right[found.same]
+    assert np.array_equal(left[~found.same], first)
+    assert np.array_equal(length[right[~found.same]], length[second])
+    weight = found.weights(np.array([1.0, 2.0, 1.0, 1.0, 1.0]))
+    assert np.bincount(found.owner, weight).tolist() == pytest.approx([2, 4, 2, 2, 2])

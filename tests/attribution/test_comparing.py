@@ -1,12 +1,61 @@
-"""Two texts compared: one author or two, and no more claimed than the pairs have shown."""
+"""Texts compared: one author or two, and no more claimed than people have shown."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
-from attribution.people import texts_by
+from attribution.people import corpus, texts_by
 from whowrote.attribution import Attributor
+from whowrote.attribution.storage import load
+from whowrote.attribution.verification import (
+    VECTORS,
+    Centre,
+    OwnCurve,
+    Population,
+    Sides,
+    compare,
+    extractor_of,
+    figures,
+    fit_verifier,
+    grounded,
+    packaged_extractor,
+    restore_verifier,
+    ridge_logistic,
+    shown,
+)
+from whowrote.demo import read_addresses
+from whowrote.errors import InputError
+from whowrote.features.fitted_features import FittedAdHominem
+from whowrote.features.ngrams import NGrams
+from whowrote.metrics import cllr
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def own_curve(model: Attributor) -> OwnCurve:
+    found = model.fitted_.verifier
+    assert isinstance(found, OwnCurve)
+    return found
+
+
+def packaged() -> Population:
+    found = Population.of(packaged_extractor())
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def addresses() -> dict[str, str]:
+    """Real English: addresses of two presidents."""
+    return {f"{one.author} {one.year}": one.text for one in read_addresses()}
+
+
+# Enrolled authors alone
 
 
 def test_verification_tells_one_author_from_two(model: Attributor) -> None:
@@ -15,25 +64,188 @@ def test_verification_tells_one_author_from_two(model: Attributor) -> None:
         model.verify(texts_by(author, 1, seed=3)[0], texts_by((author + 1) % 4, 1, seed=4)[0])
         for author in range(4)
     ]
-    assert min(v.log10_lr for v in same) > max(v.log10_lr for v in two)
-    for verdict in same + two:
-        odds = 10**verdict.log10_lr
-        assert verdict.probability == pytest.approx(odds / (1 + odds), rel=1e-6)
-        assert json.loads(json.dumps(verdict.to_dict()))["log10_lr"] == verdict.log10_lr
+    assert min(v.log10_lr for v in same) > 0 > max(v.log10_lr for v in two)
+    for found in same + two:
+        assert found.low <= found.log10_lr <= found.high
+        assert json.loads(json.dumps(found.to_dict()))["log10_lr"] == found.log10_lr
 
 
-def test_a_ratio_claims_no_more_than_the_pairs_have_shown(model: Attributor) -> None:
-    curve = model.fitted_.verifier
-    assert curve is not None
-    text = texts_by(1, 1, seed=3)[0]
-    free = replace(curve, bias=curve.bias + 50.0)
-    read = model.fitted_.reader.read([text, text])
-    bounded = free.verdict(read, model.fitted_.reader.features.blocks())
+def test_a_probability_needs_a_prior(model: Attributor) -> None:
+    pair = texts_by(1, 2, seed=3)
+    silent, even, rare = (model.verify(*pair, prior=prior) for prior in (None, 0.5, 0.01))
+    assert silent.probability is silent.prior is None
+    for found in (even, rare):
+        assert found.prior is not None
+        assert found.probability is not None
+        odds = 10**found.log10_lr * found.prior / (1 - found.prior)
+        assert found.probability == pytest.approx(odds / (1 + odds))
+    for bad in (0.0, 1.0, -1.0, float("nan")):
+        with pytest.raises(InputError, match=r"prior is .*; it must lie between 0 and 1"):
+            model.verify(*pair, prior=bad)
+
+
+def test_a_ratio_claims_no_more_than_people_have_shown(model: Attributor) -> None:
+    curve, text = own_curve(model), texts_by(1, 1, seed=3)[0]
+    features = model.fitted_.reader.features
+    free = replace(curve, bias=curve.bias + 500.0)
+    bounded = compare(features, free, text, text)
     assert bounded.limited
-    assert 10**bounded.log10_lr == pytest.approx(1 + curve.pairs / 2)
-    many = replace(free, pairs=10**40).verdict(read, model.fitted_.reader.features.blocks())
-    assert not many.limited
-    assert many.log10_lr > bounded.log10_lr + 5
+    assert 10**bounded.log10_lr == pytest.approx(1 + curve.authors)
+    many = compare(features, replace(free, authors=10**15), text, text)
+    assert many.log10_lr > bounded.log10_lr + 1
+    assert not model.verify(text, texts_by(2, 1, seed=3)[0]).limited
+
+
+def test_few_authors_say_less_than_many() -> None:
+    pair, features = texts_by(30, 2, seed=3), NGrams().fit(corpus(20, 4)[0]).fitted()
+    found = []
+    for authors in (2, 20):
+        texts = corpus(authors, 4)[0]
+        curve = fit_verifier(features, texts, np.repeat(np.arange(authors), 4))
+        found.append(compare(features, curve, *pair))
+    assert 0 < found[0].log10_lr < 0.25 < found[1].log10_lr
+    assert [one.population.people for one in found] == [2, 20]
+
+
+def test_lengths_that_were_not_learnt_from_say_less(model: Attributor) -> None:
+    curve = own_curve(model)
+    low, high = curve.words
+    words = np.array([[high, high], [10 * high, 10 * high], [low, low], [low, 1]])
+    inside, longer, least, short = curve.log_lr(np.ones((4, 1)), words)[:, 0]
+    assert longer == pytest.approx(inside / 10)
+    assert abs(short) < abs(least)
+
+
+def test_pairs_without_meaning_give_ratios_near_one() -> None:
+    """Negative control: the same curve, learnt from shuffled answers, says nothing."""
+    random = np.random.default_rng(0)
+    same = np.arange(4000) < 2000
+    alike = random.normal(np.where(same, 0.4, 0.1), 0.15)
+    X = figures(alike, random.integers(20, 1000, (4000, 2)), np.zeros(4000))
+    weight, penalty = np.ones(4000), np.full(X.shape[1], 1e-2)
+    costs = []
+    for learnt in (same, random.permutation(same)):
+        costs.append(cllr(X @ ridge_logistic(X, learnt, weight, penalty), same))
+    assert costs[0] < 0.6
+    assert costs[1] == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_regression_is_scikit_learns() -> None:
+    random = np.random.default_rng(1)
+    X, offset = random.normal(size=(300, 3)), np.zeros(300)
+    same = X @ [2.0, -1.0, 0.5] + random.normal(size=300) > 0
+    weight = random.uniform(0.5, 2.0, 300)
+    theirs = LogisticRegression(C=0.1, fit_intercept=False, tol=1e-9).fit(X, same, weight)
+    ours = ridge_logistic(X, same, weight, np.full(3, 10.0), offset)
+    assert ours == pytest.approx(theirs.coef_[0], abs=1e-5)
+    # What the offset says already need not be learnt.
+    rest = ridge_logistic(X, same, weight, np.full(3, 1e-9), X @ ours)
+    free = ridge_logistic(X, same, weight, np.full(3, 1e-9))
+    assert rest + ours == pytest.approx(free, rel=1e-4)
+
+
+# The packaged population
+
+
+def test_a_population_belongs_to_its_extractor(tmp_path: Path) -> None:
+    found = packaged()
+    assert set(found.people) == {"blogs", "hotels", "mail", "forum"}
+    assert sum(found.people.values()) > 1000
+    assert len(found.draws) == 100
+    again = Population.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert np.array_equal(again.weights, found.weights)
+    (tmp_path / "other.safetensors").write_bytes(b"other weights")
+    assert Population.of(FittedAdHominem(tmp_path / "other.safetensors", 4000)) is None
+    assert Population.of(NGrams().fit(["a b", "b c"]).fitted()) is None
+
+
+def test_the_packaged_curve_knows_lengths_and_references() -> None:
+    """The same cosine is worth less in long texts, and where nothing is known of the domain."""
+    curve, words = packaged(), np.array([[n, n] for n in (100, 400, 1600)])
+    alike = [curve.log_lr(np.full(3, 0.35), words, authors)[:, 0] for authors in (0, 20)]
+    assert alike[1][0] > alike[1][1] > alike[1][2]
+    assert (alike[1] > alike[0]).all()
+    sides = np.array([[50, 800], [800, 50]])
+    assert np.ptp(curve.log_lr(np.full(2, 0.3), sides, 5)[:, 0]) == pytest.approx(0, abs=1e-9)
+    most = curve.most(np.array([[50, 50], [1600, 1600]]))
+    assert most[0] > most[1] > np.log(100)
+    beyond = curve.log_lr(np.full(2, 0.6), np.array([[1600, 1600], [9999, 9999]]), 5)
+    assert beyond[0, 0] == beyond[1, 0]
+
+
+def test_real_texts_without_a_model(addresses: dict[str, str]) -> None:
+    first, second, other = (
+        addresses[name] for name in ("Ronald Reagan 1983", "Ronald Reagan 1985", "John Adams 1798")
+    )
+    same, two = (compare(packaged_extractor(), None, first, text) for text in (second, other))
+    assert same.log10_lr > 0 > two.log10_lr
+    assert same.population.enrolled == 0
+    assert same.population.description.startswith("1,2")
+    assert set(same.similarities) == {VECTORS}
+    known = compare(packaged_extractor(), None, [first, second], addresses["Ronald Reagan 1986"])
+    assert known.log10_lr > 0
+    assert known.words[0] == len(first.split()) + len(second.split())
+
+
+def test_notes_of_a_few_words_say_nothing(addresses: dict[str, str]) -> None:
+    notes = [compare(packaged_extractor(), None, *pair) for pair in NOTES]
+    assert max(abs(found.log10_lr) for found in notes) < 0.2
+    assert {found.in_words for found in notes} == {"says little either way"}
+    text = addresses["Ronald Reagan 1983"]
+    long, short = (
+        compare(packaged_extractor(), None, text, part) for part in (text, "See you at noon then")
+    )
+    assert long.log10_lr > 0.5  # negative control: it is not silent
+    assert abs(short.log10_lr) < 0.2
+
+
+NOTES = [
+    ("See you at noon then", "Call me when you can"),
+    ("Thanks, got it. Will do!", "thanks got it will do"),
+    ("Please find attached the report", "lol ok see ya there"),
+]
+
+
+def test_a_ratio_shrinks_with_the_shorter_side() -> None:
+    words = np.array([[5, 3000], [10, 10], [20, 20], [500, 500]])
+    found = grounded(np.full((4, 1), 3.0), np.full(4, 2.0), words)
+    assert found[:, 0] == pytest.approx([0.5, 1.0, 2.0, 2.0])
+
+
+# Enrolled authors and the population
+
+
+def test_a_centre_is_what_all_authors_share() -> None:
+    """Vectors that are a common one and an author's own: the centre finds the first."""
+    random = np.random.default_rng(0)
+    common, own = np.full(20, 2.0), random.normal(size=(400, 20))
+    codes, words = np.repeat(np.arange(400), 3), np.tile([20, 100, 500], 400)
+    vectors = shown(words)[:, None] * (common + own[codes])
+    centre = Centre.learn(vectors, words, codes)
+    assert np.abs(np.array(centre.vector) - common).max() < 0.2
+    pair = np.array([[2, 5], [0, 3]])
+    sides = Sides({VECTORS: vectors}, words)
+    before, after = sides.similarities(pair), centre.applied(sides).similarities(pair)
+    assert (before > 0.6).all()
+    assert (after < 0.5).all()
+    again = restore_verifier(json.loads(json.dumps(centre.to_dict())), 0)
+    assert again == centre
+    few = replace(centre, authors=1).applied(sides).similarities(pair)
+    assert (few > after).all()  # so few cannot tell
+
+
+def test_enrolled_authors_find_the_centre(hybrid: Attributor) -> None:
+    """Made-up people all write unlike the population, and so like each other."""
+    pair = [texts_by(30, 1, seed=3)[0], texts_by(31, 1, seed=3)[0]]
+    found, alone = hybrid.verify(*pair), compare(packaged_extractor(), None, *pair)
+    assert found.population.enrolled == len(hybrid.authors_) == 3
+    assert found.population.people == alone.population.people
+    assert "centred by 3 enrolled authors" in found.population.description
+    assert found.similarities[VECTORS] < alone.similarities[VECTORS]
+    assert found.log10_lr < 0.3
+
+
+# Remarks and files
 
 
 def test_verification_warns_of_what_proves_nothing(model: Attributor) -> None:
@@ -42,3 +254,21 @@ def test_verification_warns_of_what_proves_nothing(model: Attributor) -> None:
     few, same = model.verify("so few words", text).warnings, model.verify(text, text).warnings
     assert few == ("only 3 tokens: an answer from fewer than 20 is mostly chance",)
     assert same == ("both texts are the same: their likeness proves nothing",)
+
+
+def test_curves_of_earlier_versions_are_read(model: Attributor, tmp_path: Path) -> None:
+    old = {"weights": [3.0], "length_weight": 0.1, "bias": -2.0, "pairs": 40, "auc": 0.9}
+    found = restore_verifier(old, 6)
+    assert isinstance(found, OwnCurve)
+    assert (found.authors, found.weights, found.draws) == (6, (3.0,), ())
+    own = own_curve(model)
+    assert restore_verifier(json.loads(json.dumps(own.to_dict())), 99) == own
+    for kind in ("ngrams", "hybrid"):
+        folder = Path(shutil.copytree(GOLDEN / kind, tmp_path / kind))
+        if kind == "hybrid":  # the packaged weights are too large to be kept twice
+            shutil.copyfile(packaged_extractor().weights, folder / "extractor.safetensors")
+        opened = load(folder)
+        assert isinstance(opened.verifier, OwnCurve)
+        told = opened.verify(*texts_by(1, 2, seed=3))
+        known = extractor_of(opened.reader.features) is not None
+        assert (told.population.people > 1000) is known

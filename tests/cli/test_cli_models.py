@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from attribution.people import name, strangers, texts_by
 from whowrote.attribution import Attributor
 from whowrote.cli import app, main
+from whowrote.demo import read_addresses
 
 runner = CliRunner()
 
@@ -91,17 +92,41 @@ def test_inspect(place: Path, tmp_path: Path) -> None:
     assert plain["bytes"]["model.safetensors"] == (place / "m" / "model.safetensors").stat().st_size
 
 
-def test_verify_says_one_or_two(place: Path, tmp_path: Path) -> None:
+def test_verify_by_a_model_of_few_authors(place: Path, tmp_path: Path) -> None:
     one, same, other = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt"
     one.write_text(texts_by(5, 1)[0])
     same.write_text(texts_by(5, 1, seed=1)[0])
     other.write_text(strangers(1)[0])
-    assert re.search(r"speaks \w+ for one author", run("verify", place / "m", one, same))
-    assert re.search(r"speaks \w+ for two authors", run("verify", place / "m", one, other, code=1))
+    shown = run("verify", place / "m", one, same)
+    assert re.search(r"log10 likelihood ratio \+0\.\d+ \(95 % interval [+-]\d", shown)
+    assert "Population: 3 enrolled authors alone" in shown
+    assert "Weighed: one person wrote both; against: two different people" in shown
+    assert "beforehand" not in shown
+    assert "ratio -0." in run("verify", place / "m", one, other, code=1)
     assert "both texts are the same" in run("verify", place / "m", one, one)
+    by_option = run("verify", one, same, "--model", place / "m", "--prior", "0.1")
+    assert by_option.startswith(shown.rstrip())
+    assert re.search(r"With a probability of 10 ?% beforehand, that of one author is", by_option)
     plain = json.loads(run("verify", place / "m", one, other, "--json", code=1))
-    assert plain["verdict"]["log10_lr"] < 0
-    assert plain["verdict"]["probability"] < 0.5
+    assert plain["comparison"]["log10_lr"] < 0
+    assert plain["comparison"]["probability"] is None
+    assert plain["second"] == "c.txt"
+
+
+def test_verify_without_a_model(tmp_path: Path) -> None:
+    addresses = [one for one in read_addresses() if one.author == "Ronald Reagan"]
+    write(tmp_path / "known", [one.text for one in addresses[:3]])
+    (tmp_path / "new.txt").write_text(addresses[4].text, encoding="utf-8")
+    (tmp_path / "old.txt").write_text(read_addresses()[3].text, encoding="utf-8")
+    arguments = ["verify", "--known", tmp_path / "known"]
+    plain = json.loads(run(*arguments, tmp_path / "new.txt", "--json"))
+    assert len(plain["first"]) == 3
+    assert plain["comparison"]["words"][0] == sum(len(one.text.split()) for one in addresses[:3])
+    assert plain["comparison"]["population"]["people"] > 1000
+    other = json.loads(run(*arguments, tmp_path / "old.txt", "--json", code=1))
+    assert other["comparison"]["log10_lr"] < 0 < plain["comparison"]["log10_lr"]
+    shown = run("verify", tmp_path / "new.txt", tmp_path / "old.txt", code=1)
+    assert "people who write English (blogs" in shown
 
 
 def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
@@ -145,6 +170,9 @@ def test_evaluate(place: Path, tmp_path: Path) -> None:
         (["train", "{}/new", "--out", "{}/x"], "attribution needs at least 2"),
         (["enroll", "{}/m", "{}/known", "--out", "{}/x"], "is enrolled already"),
         (["verify", "{}/m", "{}/new", "{}/new"], "verification compares two"),
+        (["verify", "{}/m", "{}/new/0.txt"], "verification compares two"),
+        (["verify", "{}/m", "--known", "{}/new", "{}/new"], "or --known FOLDER and one text"),
+        (["verify", "{}/m", "{}/new/0.txt", "{}/new/1.txt", "--prior", "1"], "prior is 1.0; it"),
         (["evaluate", "{}/known", "--baseline", "magic"], "baseline 'magic' is not known"),
     ],
 )

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from attribution.people import texts_by
+from whowrote.features.extractor.preparation import part_of
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results"
 
@@ -57,6 +60,61 @@ def test_semi_supervised(vectors: Path, tmp_path: Path) -> None:
     rows = json.loads(out.read_text())["rows"]
     assert sorted(row["share"] for row in rows) == [0.01, 0.02, 0.05, 0.1, 0.2]
     assert figure.stat().st_size > 0
+
+
+def test_population(tmp_path: Path) -> None:
+    """Three small domains; only their development authors are read."""
+    corpora = []
+    for number, domain in enumerate(("letters", "posts", "notes")):
+        names = [f"{n}" for n in range(2000) if part_of(domain, f"{n}") == 1][:20]
+        rows = [
+            (name, text)
+            for code, name in enumerate(names)
+            for text in texts_by(100 * number + code, 4, words=140)
+        ]
+        trained_on = [f"{n}" for n in range(2000) if part_of(domain, f"{n}") == 0][:3]
+        rows += [(name, f"This is {name} {n}.") for name in trained_on for n in range(3)]
+        path = tmp_path / f"{domain}.parquet"
+        authors, texts = zip(*rows, strict=True)
+        pq.write_table(pa.table({"author": authors, "text": texts}), path)
+        corpora += ["--corpus", f"{domain}={path}"]
+    package, out = tmp_path / "populations.json", tmp_path / "record.json"
+    said = run("population.py", *corpora, "--package", package, "--out", out)
+    assert "letters: 20 authors" in said  # the others were trained on
+    (found,) = json.loads(package.read_text())
+    assert len(found["weights"]) == 12
+    assert np.isfinite(found["draws"]).all()
+    record = json.loads(out.read_text())
+    assert record["people"] == {"letters": 20, "posts": 20, "notes": 20}
+    for curves in record["not_learnt_from"].values():
+        assert set(curves) == {"one length", "lengths", "lengths and centre"}
+
+
+def test_the_record_of_the_population() -> None:
+    """On domains not learnt from: lengths and a centre pay, and the ratios are worth something."""
+    found = committed("population.json")["not_learnt_from"]
+    cost = {
+        curve: np.mean([one[curve]["all"]["cllr"] for one in found.values()])
+        for curve in ("one length", "lengths", "lengths and centre")
+    }
+    assert cost["lengths and centre"] < cost["lengths"] < 1.0 < cost["one length"]
+
+
+def test_the_record_of_the_ratios() -> None:
+    record = committed("ratios.json")
+    assert set(record["corpora"]) == {"blog30", "amazon", "pan11", "ebg"}
+    cells = [
+        (int(n), cell, figures)
+        for corpus in record["corpora"].values()
+        for n, methods in corpus["references"].items()
+        for cell, figures in methods["whowrote"].items()
+    ]
+    assert max(figures["cllr"] for _, _, figures in cells) < 1.005
+    assert all(abs(figures["lir"] - figures["cllr"]) < 2e-4 for _, _, figures in cells)
+    means = record["summary"]["means_at_20"]
+    for length in ("200", "400", "800"):
+        assert means["whowrote"][length]["cllr"] < means["one-length curve"][length]["cllr"]
+    assert record["summary"]["worst"]["one-length curve"]["cllr"] > 1.5  # what it is for
 
 
 @pytest.fixture

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from whowrote.attribution.answers import Attribution as Attribution
     from whowrote.attribution.answers import Candidate as Candidate
     from whowrote.attribution.answers import Combination as Combination
+    from whowrote.attribution.answers import Comparison as Comparison
     from whowrote.attribution.answers import Enrolled as Enrolled
     from whowrote.attribution.answers import ModelIdentity as ModelIdentity
     from whowrote.attribution.attributor import Attributor as Attributor
-    from whowrote.attribution.verification import Verdict as Verdict
 
 _MODULES = {
     "Attribution": "whowrote.attribution.answers",
     "Attributor": "whowrote.attribution.attributor",
     "Candidate": "whowrote.attribution.answers",
     "Combination": "whowrote.attribution.answers",
+    "Comparison": "whowrote.attribution.answers",
     "Enrolled": "whowrote.attribution.answers",
     "ModelIdentity": "whowrote.attribution.answers",
-    "Verdict": "whowrote.attribution.verification",
 }
 
 __all__ = [
@@ -33,9 +33,9 @@ __all__ = [
     "Attributor",
     "Candidate",
     "Combination",
+    "Comparison",
     "Enrolled",
     "ModelIdentity",
-    "Verdict",
 ]
 
 __getattr__ = on_first_use(__name__, _MODULES)

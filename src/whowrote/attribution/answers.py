@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from whowrote.arrays import IntArray
 from whowrote.attribution.rows import Passages
@@ -104,6 +105,87 @@ class Enrolled:
     texts: int
     passages: int
     words: int
+
+
+# -- two texts compared --------------------------------------------------------------------------
+
+LITTLE, STRENGTHS = 0.3, ((1.0, "weakly"), (2.0, "moderately"))
+"""Of log10 of the ratio: below 2 to 1 it says little, from 100 to 1 on it speaks strongly."""
+PROPOSITIONS = (
+    "one person wrote both",
+    "two different people of the population wrote them",
+)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Whom "two different people" means: how many, who they are, how many enrolled among them."""
+
+    people: int
+    description: str
+    enrolled: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How much likelier two texts are so alike under the first proposition than the second.
+
+    ``log10_lr`` is the logarithm of the likelihood ratio: 2 means that texts so alike are a hundred
+    times as frequent by one person as by two of the population. ``low`` and ``high`` are the
+    limits of its 95 % interval, over other samples of that population. ``limited`` says that it
+    would be larger had more people been learnt from. ``probability`` is there only for a given
+    ``prior``, the probability of one author before the texts were read.
+    """
+
+    log10_lr: float
+    low: float
+    high: float
+    words: tuple[int, int]
+    similarities: dict[str, float]
+    population: Reference
+    propositions: tuple[str, str] = PROPOSITIONS
+    limited: bool = False
+    prior: float | None = None
+    probability: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def in_words(self) -> str:
+        """How much the likelihood ratio says; it speaks of the texts, and decides nothing.
+
+        >>> plain = Comparison(0.1, 0.0, 0.2, (9, 9), {}, Reference(0, "", 0))
+        >>> plain.in_words, replace(plain, log10_lr=-1.5).in_words
+        ('says little either way', 'speaks moderately for two authors')
+        """
+        size = abs(self.log10_lr)
+        if size < LITTLE:
+            return "says little either way"
+        how = next((word for limit, word in STRENGTHS if size < limit), "strongly")
+        return f"speaks {how} for {'one author' if self.log10_lr > 0 else 'two authors'}"
+
+    def given(self, prior: float | None) -> Comparison:
+        """With the probability of one author that a probability beforehand makes of the ratio.
+
+        >>> even = Comparison(1.0, 0.5, 1.5, (9, 9), {}, Reference(0, "", 0)).given(0.5)
+        >>> round(even.probability, 3)
+        0.909
+        """
+        if prior is None:
+            return self
+        if not 0.0 < prior < 1.0:
+            raise InputError(
+                f"prior is {prior}; it must lie between 0 and 1, the probability of one author "
+                "before the texts are read: give 0.5 for even odds, or leave it out"
+            )
+        log_odds = np.log(prior / (1.0 - prior)) + self.log10_lr * np.log(10)
+        return replace(self, prior=float(prior), probability=float(expit(log_odds)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+# -- what every answer needs ---------------------------------------------------------------------
 
 
 def enrolled_authors(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]:

@@ -20,6 +20,7 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution import storage
 from whowrote.attribution.answers import (
     Attribution,
+    Comparison,
     Enrolled,
     ModelIdentity,
     as_corpus,
@@ -56,7 +57,7 @@ from whowrote.attribution.rows import (
     learn_to_read,
     mean_per_text,
 )
-from whowrote.attribution.verification import Verdict, fit_verifier
+from whowrote.attribution.verification import fit_verifier
 from whowrote.corpus.splits import finer, spread
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
@@ -185,7 +186,9 @@ class Attributor(BaseEstimator):
                 held_out,
                 _Truth(codes, words_of(corpus.texts), log_share, self.prior),
             ),
-            verifier=fit_verifier(learnt.read, columns, codes),
+            verifier=fit_verifier(
+                learnt.reader.features, corpus.texts, codes, int(self.random_state)
+            ),
             training=TrainingTexts(
                 tuple(corpus.sha256), latents.astype(np.float16), codes.astype(np.int32)
             ),
@@ -342,9 +345,15 @@ class Attributor(BaseEstimator):
         """The most probable author of each text; never "none of these"."""
         return self.fitted().predict(texts)
 
-    def verify(self, first: str, second: str) -> Verdict:
-        """Whether one author, enrolled or not, wrote both texts."""
-        return self.fitted().verify(first, second)
+    def verify(
+        self, first: str | Sequence[str], second: str, *, prior: float | None = None
+    ) -> Comparison:
+        """How much likelier two texts are so alike if one person, enrolled or not, wrote both.
+
+        ``first`` may be several known texts of one person; ``prior`` is the probability of one
+        author before reading, and without it there is a likelihood ratio and no probability.
+        """
+        return self.fitted().verify(first, second, prior=prior)
 
     def identity(self) -> ModelIdentity:
         """Which model this is."""

@@ -20,7 +20,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from whowrote.attribution.answers import (
     Attribution,
     Candidate,
     Combination,
+    Comparison,
     Enrolled,
     ModelIdentity,
     as_corpus,
@@ -40,9 +41,8 @@ from whowrote.attribution.calibration import Calibration, best_figures, per_text
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import Read, Reader, mean_per_text
-from whowrote.attribution.verification import Verdict, Verifier
+from whowrote.attribution.verification import Verifier, compare
 from whowrote.corpus.texts import Corpus
-from whowrote.errors import InputError
 from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
 from whowrote.features.vocabulary import split
@@ -258,20 +258,16 @@ class FittedAttributor:
             authors=len(self.authors),
         )
 
-    def verify(self, first: str, second: str) -> Verdict:
-        """Whether one author, enrolled or not, wrote both texts."""
-        if self.verifier is None:
-            raise InputError(
-                "the model was trained on too few pairs of texts by one author to compare others; "
-                "train it with at least two texts each of several authors"
-            )
+    def verify(
+        self, first: str | Sequence[str], second: str, *, prior: float | None = None
+    ) -> Comparison:
+        """How much likelier two texts are so alike if one person, enrolled or not, wrote both.
+
+        ``first`` may be several known texts of one person; ``prior`` is the probability of one
+        author before reading, and without it there is a likelihood ratio and no probability.
+        """
         with _without_warnings():
-            read = self.reader.read([first, second])
-        verdict = self.verifier.verdict(read, self.reader.features.blocks())
-        said = [_few(len(split(text))) for text in (first, second)]
-        if first == second:
-            said.append("both texts are the same: their likeness proves nothing")
-        return replace(verdict, warnings=tuple(sentence for sentence in said if sentence))
+            return compare(self.reader.features, self.verifier, first, second, prior)
 
 
 @contextmanager

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from whowrote.attribution import storage
-from whowrote.attribution.answers import Enrolled, check_limits
+from whowrote.attribution.answers import Comparison, Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
-from whowrote.attribution.verification import Verdict
+from whowrote.attribution.verification import compare, extractor_of, packaged_extractor
 from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import InputError
-from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid
 from whowrote.features.interface import FittedFeatures
 from whowrote.progress import tell, timed
 
@@ -99,32 +98,47 @@ def _whole(stdin: TextIO) -> str:
 
 @dataclass(frozen=True)
 class Verified:
-    """Two texts, and whether one author wrote both."""
+    """Two sides, the known texts of one person or a text, and how much alike they are."""
 
-    first: str
+    first: tuple[str, ...]
     second: str
-    verdict: Verdict
-    pairs: int
-    auc: float
+    comparison: Comparison
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
 
 
-def verify_texts(model: Path, first: str, second: str, stdin: TextIO) -> Verified:
-    """Compare two texts by a model's curve."""
-    opened = open_model(model)
-    corpus = questioned([first, second], stdin)
-    if len(corpus) != 2:
+def verify_texts(
+    paths: Sequence[str],
+    stdin: TextIO,
+    *,
+    model: Path | None = None,
+    known: str | None = None,
+    prior: float | None = None,
+) -> Verified:
+    """Compare two texts, or known ones with another, by a model's curve or the packaged one.
+
+    The first of ``paths`` may be the model's folder.
+    """
+    paths = list(paths)
+    if model is None and paths and (Path(paths[0]) / storage.MANIFEST).is_file():
+        model = Path(paths.pop(0))
+    asked = questioned(paths, stdin) if paths else Corpus.from_texts([])
+    wanted = 2 if known is None else 1
+    if len(asked) != wanted:
+        listed = " and ".join(f"'{path}'" for path in paths) or "nothing"
         raise InputError(
-            f"'{first}' and '{second}' hold {len(corpus)} texts; verification compares two: give "
-            "one text file each"
+            f"{listed} given with {len(asked)} texts; verification compares two: give one text "
+            "file each, or --known FOLDER and one text file"
         )
-    verdict = opened.verify(*corpus.texts)
-    curve = opened.verifier
-    assert curve is not None  # for the type checker: verify has raised otherwise
-    return Verified(corpus.ids[0], corpus.ids[1], verdict, curve.pairs, curve.auc)
+    first = asked.subset([0]) if known is None else load(known)
+    sides = (first.texts, asked.texts[-1])
+    if model is None:
+        found = compare(packaged_extractor(), None, *sides, prior)
+    else:
+        found = open_model(model).verify(*sides, prior=prior)
+    return Verified(tuple(first.ids), asked.ids[-1], found)
 
 
 @dataclass(frozen=True)
@@ -200,7 +214,7 @@ def inspect_model(path: Path) -> Inspected:
         held_out=fitted.calibration.held_out,
         calibration=asdict(fitted.calibration.pooling),
         none_of_these=_none_of_these(fitted),
-        verification=manifest["verifier"],
+        verification=_in_short(manifest["verifier"]),
         latent_dim=fleet.architecture.latent_dim,
         members=len(fleet),
         component=fitted.model.component,
@@ -222,11 +236,18 @@ def _none_of_these(fitted: FittedAttributor) -> str:
     )
 
 
+def _in_short(verifier: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What was learnt for comparisons, without its long lists."""
+    if verifier is None:
+        return None
+    return {name: one for name, one in verifier.items() if name not in ("vector", "draws")}
+
+
 def _card(features: FittedFeatures) -> dict[str, Any]:
     """Where the weights of the extractor come from, if the features have one."""
-    dense = features.dense if isinstance(features, FittedHybrid) else features
-    if not isinstance(dense, FittedAdHominem):
+    extractor = extractor_of(features)
+    if extractor is None:
         return {}
-    card = dense.card()
+    card = extractor.card()
     wanted = ("date", "authors", "texts", "corpora", "steps")
     return {name: card[name] for name in wanted if name in card}

@@ -34,7 +34,7 @@ from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.fitted_attributor import FittedAttributor, TrainingTexts
 from whowrote.attribution.profiles import Profiles
 from whowrote.attribution.rows import Reader
-from whowrote.attribution.verification import Verifier
+from whowrote.attribution.verification import restore_verifier
 from whowrote.errors import InputError
 from whowrote.estimators.fitted_classifier import FittedClassifier
 from whowrote.features.fitted_features import restore_features
@@ -187,7 +187,7 @@ def load(path: Path) -> FittedAttributor:
         if f"{name}.safetensors" in manifest["files"]
     }
     features = restore_features(manifest["features"], parts.get("features", {}), path)
-    settings, verifier = manifest["settings"], manifest["verifier"]
+    settings = manifest["settings"]
     return FittedAttributor(
         authors=tuple(Enrolled(**author) for author in manifest["authors"]),
         reader=_reader(features, parts, settings["passage_words"]),
@@ -195,7 +195,7 @@ def load(path: Path) -> FittedAttributor:
         log_share=np.array(manifest["log_share"]),
         profiles=Profiles.restore(list(features.blocks().values()), parts["profiles"]),
         calibration=Calibration.from_dict(manifest["calibration"]),
-        verifier=None if verifier is None else Verifier.from_dict(verifier),
+        verifier=restore_verifier(manifest["verifier"], len(manifest["authors"])),
         training=_training(parts["training"]),
         none_below=settings["none_below"],
         prior=settings["prior"],

@@ -1,17 +1,30 @@
-r"""Are two texts by one author? A likelihood ratio from how alike their rows are.
+r"""How much likelier is the likeness of two texts if one person wrote both? A likelihood ratio.
 
-.. math:: \ln \mathrm{LR} = b + \sum_v w_v \cos(x_v, y_v) + c\, (\ln n_x + \ln n_y)
+.. math:: \ln \mathrm{LR} = c(h, d, u) + w(h, d, u) \cos(\tilde x, \tilde y), \qquad
+    \tilde x = x - r(n)\, \tfrac{m}{m + 1}\, \bar x, \qquad
+    f = f_0 + f_1 h + f_2 h^2 + f_3 d + f_4 u + f_5 u h
 
-over the blocks *v* of the features (the neural vector; the n-grams), each text of :math:`n` words
-being the mean of its passages. Short texts are less alike even by one author: hence the last term.
-The curve is fitted on pairs of training texts and of single passages of them, as many by one author
-as by two, so it holds for texts like those: their length, their genre, their topics.
+*x* and *y* are the mean style vectors of both sides, :math:`\bar x` that of *m* reference authors:
+what everybody writes who writes of such things in such a place is no sign of one person. A side of
+*n* words shows the share :math:`r(n) = \sqrt{n / (n + 40)}` of it, and :math:`u = 1 / (m + 1)` is
+how much of it is unknown. :math:`h = (\ln \bar n - 5) / 2` is the length of the sides by the
+harmonic mean of their words, :math:`d = \lvert \ln n_1 - \ln n_2 \rvert / 3` how unequal they are.
+The curve comes with the package, for the extractor it was learnt with: from people whom that
+extractor has never seen, in several domains, on 3 to 3,000 words a side and 0 to 60 reference
+authors (``experiments/population.py``). Features without such a curve have one of their enrolled
+authors alone, shrunk by their number.
+
+The ratio shrinks to 1 where it has no ground: in proportion to the words of the shorter side below
+20, and to :math:`1 + p` at most where *p* people have shown texts so long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,143 +32,468 @@ from scipy import sparse
 from scipy.special import expit
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
-from whowrote.attribution.answers import words_of
-from whowrote.attribution.profiles import row_products, text_rows, unit_rows
-from whowrote.attribution.rows import Read
+from whowrote.attribution.answers import Comparison, Reference, words_of
+from whowrote.attribution.profiles import row_products, unit_rows
+from whowrote.attribution.rows import Passages, cut, cut_all
+from whowrote.errors import InputError
+from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
+from whowrote.features.interface import FEW_TOKENS, FittedFeatures
+from whowrote.features.reading import SECTION
+from whowrote.features.vocabulary import split
+from whowrote.files import sha256_of
+from whowrote.metrics import AuthorPairs, auc, matched_pairs
 
-PAIRS = 10_000
-LEAST_PAIRS = 6
-PAIR = np.array([[0, 1]])
-LITTLE, STRENGTHS = 0.3, ((1.0, "weakly"), (2.0, "moderately"))
-"""Of log10 of the ratio: below 2 to 1 it says little, from 100 to 1 on it speaks strongly."""
+PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
+POPULATIONS = PRETRAINED / "populations.json"
+VECTORS = "style vectors"
+FULL_GROUND = 20
+"""Words of the shorter side from which the ratio counts in full."""
+HALF_POWER = 40.0
+"""A text of so many words shows half of the variance that a long one shows."""
+PRIOR_AUTHORS = 10.0
+"""So many enrolled authors weigh as much as a ratio of 1 where there is no packaged curve."""
+MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES = 60, 30, 6, 2
+"""Enrolled authors that are read; texts of each for the centre; texts and passages for a curve."""
+DRAWS, CONFIDENCE = 50, 0.95
+
+
+# -- sides and how alike they are ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether one author wrote both texts, as evidence and as a probability.
+class Sides:
+    """What is compared: rows of every kind, and the words of each side."""
 
-    ``log10_lr`` is the logarithm of the likelihood ratio: 2 means that texts so alike are a hundred
-    times as frequent by one author as by two; ``limited`` says that it would be larger if the curve
-    had been learnt from more pairs. ``probability`` is what it makes of even odds.
+    rows: Mapping[str, Any]
+    words: IntArray
+
+    def similarities(self, pairs: IntArray) -> FloatArray:
+        """(pairs, kinds): cosines of the two sides."""
+        found = []
+        for rows in self.rows.values():
+            unit = unit_rows(sparse.csr_matrix(rows))
+            found.append(row_products(unit[pairs[:, 0]], unit[pairs[:, 1]]))
+        return np.stack(found, axis=1)
+
+
+def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:
+    """The neural extractor of features, if they have one."""
+    dense = features.dense if isinstance(features, FittedHybrid) else features
+    return dense if isinstance(dense, FittedAdHominem) else None
+
+
+def read_by_extractor(extractor: FittedAdHominem, texts: Sequence[str]) -> Sides:
+    """Mean vectors of passages."""
+    passages = cut_all(texts)
+    vectors = _means(passages, extractor.transform(passages.texts))
+    return Sides({VECTORS: np.asarray(vectors, dtype=np.float64)}, words_of(texts))
+
+
+def read_by_features(features: FittedFeatures, texts: Sequence[str]) -> Sides:
+    """Mean rows of passages, block by block."""
+    passages = cut_all(texts)
+    rows = sparse.csr_matrix(
+        _means(passages, sparse.csr_matrix(features.transform(passages.texts)))
+    )
+    return Sides({name: rows[:, own] for name, own in features.blocks().items()}, words_of(texts))
+
+
+def _means(passages: Passages, rows: Any) -> Any:
+    """A row per text: the mean over its passages."""
+    document, counts = passages.document, passages.counts
+    place = (document, np.arange(len(document)))
+    return sparse.csr_matrix((1.0 / counts[document], place)) @ rows
+
+
+def joined(texts: str | Sequence[str]) -> str:
+    """One side of a comparison: a text, or all known texts of one person one after another."""
+    return texts if isinstance(texts, str) else "\n\n".join(texts)
+
+
+def shown(words: IntArray) -> FloatArray:
+    """r(n): how much of their author, and of what all authors share, texts of n words show.
+
+    >>> shown(np.array([10, 120])).round(2).tolist()
+    [0.45, 0.87]
     """
+    return np.asarray(np.sqrt(words / (words + HALF_POWER)))
 
-    log10_lr: float
-    probability: float
-    similarities: dict[str, float]
-    limited: bool = False
-    warnings: tuple[str, ...] = ()
 
-    @property
-    def in_words(self) -> str:
-        """How much the likelihood ratio says.
+# -- the packaged population ---------------------------------------------------------------------
 
-        >>> Verdict(0.1, 0.56, {}).in_words, Verdict(-1.5, 0.03, {}).in_words
-        ('says little either way', 'speaks moderately for two authors')
+
+def figures(similarities: FloatArray, words: IntArray, authors: FloatArray) -> FloatArray:
+    """(pairs, 12): the cosine and 1, each times 1, h, h squared, d, u and u h; ``authors`` is m."""
+    left, right = np.log(words.T.astype(np.float64))
+    h = (np.log(2.0) - np.logaddexp(-left, -right) - 5.0) / 2.0
+    u = 1.0 / (authors + 1.0)
+    shape = np.stack([np.ones_like(h), h, h * h, np.abs(left - right) / 3.0, u, u * h], axis=1)
+    return np.concatenate([similarities[:, None] * shape, shape], axis=1)
+
+
+@dataclass(frozen=True)
+class Population:
+    """The packaged curve for one extractor, and the people it was learnt from."""
+
+    people: Mapping[str, int]
+    """How many, by domain."""
+    reach: tuple[tuple[float, int], ...]
+    """(words, people): how many people have shown two sides at least so long; rising words."""
+    weights: FloatArray
+    draws: FloatArray
+    """(draws, columns): weights learnt from other samples of domains and people."""
+
+    @classmethod
+    def of(cls, features: FittedFeatures) -> Population | None:
+        """That of the features' extractor, known by the hash of its weights; None without one."""
+        extractor = extractor_of(features)
+        if extractor is None or not POPULATIONS.is_file():
+            return None
+        key = extractor_key(extractor)
+        return next((cls.from_dict(one) for one in _packaged() if one["extractor"] == key), None)
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
+        """The opposite of :meth:`to_dict`."""
+        reach = tuple((float(words), int(people)) for words, people in plain["reach"])
+        return cls(plain["people"], reach, np.array(plain["weights"]), np.array(plain["draws"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, rounded to six digits."""
+        draws = [[float(f"{one:.6g}") for one in row] for row in self.draws]
+        weights = [float(f"{one:.6g}") for one in self.weights]
+        reach = [list(one) for one in self.reach]
+        return {"people": dict(self.people), "reach": reach, "weights": weights, "draws": draws}
+
+    def most_words(self) -> float:
+        """The longest side that was learnt from; a longer one counts as one of so many words."""
+        return self.reach[-1][0]
+
+    def log_lr(self, similarities: FloatArray, words: IntArray, authors: float) -> FloatArray:
+        """(pairs, 1 + draws): ln of the ratio by the curve, then by that of every other sample."""
+        known = np.minimum(words, self.most_words())
+        columns = figures(similarities, known, np.full(len(words), float(authors)))
+        return np.asarray(columns @ np.vstack([self.weights, self.draws]).T)
+
+    def most(self, words: IntArray) -> FloatArray:
+        r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of 1 + m to one.
+
+        Among *m* people who have shown texts so long nothing rarer than about one in *m* has been
+        seen, so nothing rarer can be claimed, however far the curve goes on.
         """
-        size = abs(self.log10_lr)
-        if size < LITTLE:
-            return "says little either way"
-        how = next((word for limit, word in STRENGTHS if size < limit), "strongly")
-        return f"speaks {how} for {'one author' if self.log10_lr > 0 else 'two authors'}"
+        lengths, people = np.array(self.reach).T
+        return np.asarray(np.log1p(np.interp(words.min(axis=1), lengths, people)))
+
+    def reference(self, enrolled: int) -> Reference:
+        """Whom the ratio speaks of."""
+        total = sum(self.people.values())
+        listed = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
+        known = f"centred by {enrolled} enrolled authors"
+        if not enrolled:
+            known = "without enrolled authors, what texts of this kind have in common is unknown"
+        text = f"{total:,} people who write English ({listed}); {known}"
+        return Reference(total, text, enrolled)
+
+
+@lru_cache(maxsize=1)
+def _packaged() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(POPULATIONS.read_text(encoding="utf-8"))
+    return found
+
+
+def extractor_key(extractor: FittedAdHominem) -> str:
+    """By which a population knows its extractor: the hash of the weights, and the size."""
+    stamp = extractor.weights.stat()
+    digest = _digest(extractor.weights, stamp.st_mtime_ns, stamp.st_size)
+    return f"{digest}/{extractor.size}" if isinstance(extractor, FittedStyle) else digest
+
+
+@lru_cache(maxsize=8)
+def _digest(path: Path, modified: int, size: int) -> str:
+    return sha256_of(path)
+
+
+# -- what enrolled authors add -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Centre:
+    """The mean style vector of enrolled authors, each counting alike."""
+
+    authors: int
+    vector: tuple[float, ...]
+
+    @classmethod
+    def learn(cls, vectors: FloatArray, words: IntArray, codes: IntArray) -> Self:
+        r"""From rows of texts: the mean over authors of :math:`\sum_i r_i x_i / \sum_i r_i^2`."""
+        share = shown(words)
+        number, each = np.unique(codes, return_inverse=True)
+        total = np.zeros((len(number), vectors.shape[1]))
+        np.add.at(total, each, share[:, None] * vectors)
+        mean = (total / np.bincount(each, share**2)[:, None]).mean(axis=0)
+        return cls(len(number), tuple(float(f"{one:.5g}") for one in mean))
+
+    def applied(self, sides: Sides) -> Sides:
+        """Sides without what the authors share, as far as so many of them can tell."""
+        centre = self.authors / (self.authors + 1.0) * np.array(self.vector)
+        rows = sides.rows[VECTORS] - shown(sides.words)[:, None] * centre
+        return Sides({VECTORS: rows}, sides.words)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return asdict(self)
+        return {"authors": self.authors, "vector": list(self.vector)}
 
 
 @dataclass(frozen=True)
-class Verifier:
-    """The curve, how many pairs it comes from, and how well it parts them."""
+class OwnCurve:
+    r"""A curve of enrolled authors alone, for features without a packaged one.
+
+    .. math:: \ln \mathrm{LR} = \frac{m}{m + m_0} \Bigl(b + \sum_v w_v \cos(x_v, y_v)
+        + c\, (\ln n_x + \ln n_y)\Bigr)
+
+    for *m* authors, and less by as much as a side is shorter or longer than what was learnt from.
+    """
 
     weights: tuple[float, ...]
     length_weight: float
     bias: float
     pairs: int
     auc: float
+    authors: int
+    words: tuple[int, int] = (FULL_GROUND, 10**6)
+    """Eight in ten sides that were learnt from have so many words."""
+    draws: tuple[tuple[float, ...], ...] = ()
 
-    def verdict(self, read: Read, blocks: Mapping[str, slice]) -> Verdict:
-        """Compare the first two texts that were read, block by block of their features."""
-        rows = text_rows(read)
-        similar = [cosines(rows[:, own], PAIR)[0] for own in blocks.values()]
-        length = np.log(text_words(read)).sum()
-        log_lr = self.bias + np.dot(self.weights, similar) + self.length_weight * length
-        most = self.most()
-        bounded = float(np.clip(log_lr, -most, most))
-        return Verdict(
-            bounded / np.log(10).item(),
-            float(expit(bounded)),
-            dict(zip(blocks, map(float, similar), strict=True)),
-            limited=bool(abs(log_lr) > most),
-        )
+    def log_lr(self, similarities: FloatArray, words: IntArray) -> FloatArray:
+        """(pairs, 1 + draws): ln of the ratio."""
+        low, high = self.words
+        inside = np.clip(words, low, high)
+        columns = np.column_stack([similarities, np.log(inside).sum(axis=1), np.ones(len(words))])
+        each = np.array([(*self.weights, self.length_weight, self.bias), *self.draws])
+        outside = np.exp(-np.abs(np.log(words) - np.log(inside)).max(axis=1))
+        share = self.authors / (self.authors + PRIOR_AUTHORS)
+        return np.asarray(share * outside[:, None] * (columns @ each.T))
 
-    def most(self) -> float:
-        r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of :math:`1 + n` to one.
+    def most(self, words: IntArray) -> FloatArray:
+        """ln of the largest ratio: 1 + m to one for m authors."""
+        return np.full(len(words), np.log1p(self.authors))
 
-        Among n pairs of either kind nothing rarer than about one in n has been seen, so nothing
-        rarer can be claimed, however far the curve goes on.
-        """
-        return float(np.log1p(self.pairs / 2))
+    def reference(self) -> Reference:
+        """Whom the ratio speaks of."""
+        return Reference(self.authors, f"{self.authors} enrolled authors alone", self.authors)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {**asdict(self), "weights": list(self.weights)}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """The opposite of :meth:`to_dict`."""
-        return cls(**{**plain, "weights": tuple(plain["weights"])})
+        listed = {"weights": list(self.weights), "words": list(self.words)}
+        return {**asdict(self), **listed, "draws": [list(one) for one in self.draws]}
 
 
-def text_words(read: Read) -> IntArray:
-    """Words of every text."""
-    return np.bincount(read.passages.document, words_of(read.passages.texts)).astype(np.intp)
+Verifier = Centre | OwnCurve
 
 
-def cosines(rows: sparse.csr_matrix, pairs: IntArray) -> FloatArray:
-    """The cosine of every pair of rows."""
-    unit = unit_rows(sparse.csr_matrix(rows))
-    return row_products(unit[pairs[:, 0]], unit[pairs[:, 1]])
+def restore_verifier(plain: Mapping[str, Any] | None, authors: int) -> Verifier | None:
+    """What ``to_dict`` wrote, also by versions that did not count the authors."""
+    if plain is None:
+        return None
+    if "vector" in plain:
+        return Centre(plain["authors"], tuple(plain["vector"]))
+    tuples = {"weights": tuple(plain["weights"])}
+    tuples["draws"] = tuple(tuple(one) for one in plain.get("draws", ()))
+    if "words" in plain:
+        tuples["words"] = tuple(plain["words"])
+    return OwnCurve(**{"authors": authors, **plain, **tuples})
+
+
+# -- answers -------------------------------------------------------------------------------------
+
+
+def compare(
+    features: FittedFeatures,
+    verifier: Verifier | None,
+    first: str | Sequence[str],
+    second: str,
+    prior: float | None = None,
+) -> Comparison:
+    """Two texts, or the known texts of one person and another one."""
+    texts, pair = [joined(first), second], np.array([[0, 1]])
+    extractor, population = extractor_of(features), Population.of(features)
+    if extractor is not None and population is not None:
+        sides, enrolled = read_by_extractor(extractor, texts), 0
+        if isinstance(verifier, Centre):
+            sides, enrolled = verifier.applied(sides), verifier.authors
+        similar, words = sides.similarities(pair), sides.words[pair]
+        log_lr = population.log_lr(similar[:, 0], words, enrolled)
+        limit, reference = population.most(words), population.reference(enrolled)
+    elif isinstance(verifier, OwnCurve):
+        sides = read_by_features(features, texts)
+        similar, words = sides.similarities(pair), sides.words[pair]
+        log_lr, limit = verifier.log_lr(similar, words), verifier.most(words)
+        reference = verifier.reference()
+    else:
+        raise InputError(
+            "the model was trained on too few pairs of texts by one author to compare others; "
+            "train it with at least two texts each of several authors"
+        )
+    similarities = dict(zip(sides.rows, similar[0].tolist(), strict=True))
+    found = _comparison(log_lr, limit, words, similarities, reference)
+    return replace(found.given(prior), warnings=tuple(_remarks(texts)))
+
+
+def grounded(log_lr: FloatArray, limit: FloatArray, words: IntArray) -> FloatArray:
+    """(pairs, 1 + draws): no more than people have shown, and little where there is little text."""
+    ground = np.minimum(1.0, words.min(axis=1) / FULL_GROUND)
+    return np.asarray(np.clip(log_lr, -limit[:, None], limit[:, None]) * ground[:, None])
+
+
+def _comparison(
+    log_lr: FloatArray,
+    limit: FloatArray,
+    words: IntArray,
+    similarities: dict[str, float],
+    reference: Reference,
+) -> Comparison:
+    bounded = grounded(log_lr, limit, words)[0] / np.log(10)
+    tail = 100 * (1 - CONFIDENCE) / 2
+    # The draws are of the population and need not lie around the estimate: it is in its interval.
+    low, high = np.percentile(bounded, [tail, 100 - tail])
+    one = float(bounded[0])
+    return Comparison(
+        log10_lr=one,
+        low=min(one, float(low)),
+        high=max(one, float(high)),
+        words=(int(words[0, 0]), int(words[0, 1])),
+        similarities=similarities,
+        population=reference,
+        limited=bool(abs(log_lr[0, 0]) > limit[0]),
+    )
+
+
+def _remarks(texts: Sequence[str]) -> Iterator[str]:
+    for tokens in (len(split(text)) for text in texts):
+        if tokens < FEW_TOKENS:
+            yield f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
+    if texts[0] == texts[1]:
+        yield "both texts are the same: their likeness proves nothing"
+
+
+def packaged_extractor() -> FittedAdHominem:
+    """What compares texts without a model: the extractor of the package."""
+    return FittedAdHominem(PRETRAINED / "adhominem.safetensors", SECTION)
+
+
+# -- learning ------------------------------------------------------------------------------------
+
+
+def ridge_logistic(
+    X: FloatArray,
+    same: BoolArray,
+    weight: FloatArray,
+    penalty: FloatArray,
+    offset: FloatArray | None = None,
+) -> FloatArray:
+    r"""Minimise :math:`\sum_i w_i \ln(1 + e^{-y_i (o_i + x_i' b)}) + \sum_j \lambda_j b_j^2 / 2`.
+
+    Newton's steps, halved until they descend.
+    """
+    start = np.zeros(len(X)) if offset is None else offset
+    sign, found = np.where(same, 1.0, -1.0), np.zeros(X.shape[1])
+
+    def loss(b: FloatArray) -> float:
+        risk = weight @ np.logaddexp(0.0, -sign * (start + X @ b))
+        return float(risk + penalty @ (b * b) / 2)
+
+    now = loss(found)
+    for _ in range(100):
+        p = expit(start + X @ found)
+        slope = X.T @ (weight * (p - same)) + penalty * found
+        step = np.linalg.solve((X.T * (weight * p * (1 - p))) @ X + np.diag(penalty), slope)
+        size = 1.0
+        while size > 1e-6 and loss(found - size * step) > now:
+            size /= 2
+        found = found - size * step
+        before, now = now, loss(found)
+        if before - now < 1e-10 * (1 + abs(now)):
+            break
+    return found
+
+
+def fit_verifier(
+    features: FittedFeatures, texts: Sequence[str], codes: IntArray, seed: int = 0
+) -> Verifier | None:
+    """What the enrolled authors' own texts add; None where there is nothing to learn from."""
+    random = np.random.default_rng([seed, 17])
+    extractor = extractor_of(features)
+    if extractor is not None and Population.of(features) is not None:
+        authors = random.permutation(np.unique(codes))[:MOST_AUTHORS]
+        sides = read_by_extractor(extractor, [_whole(texts, codes == own) for own in authors])
+        return Centre.learn(sides.rows[VECTORS], sides.words, authors)
+    own = _own_sides(texts, codes, random)
+    pairs = matched_pairs(own.author, own.part, own.length, 4 * MOST_TEXTS, random)
+    if len(np.unique(pairs.owner)) < 2:
+        return None
+    return _own_curve(read_by_features(features, own.texts), pairs, random)
+
+
+def _whole(texts: Sequence[str], chosen: BoolArray) -> str:
+    """An author's texts joined, as the population's were: notes one by one show little of them."""
+    return "".join(cut(joined([texts[row] for row in np.flatnonzero(chosen)[:MOST_NOTES]]))[:3])
 
 
 @dataclass(frozen=True)
-class _Examples:
-    """Pairs to learn from: similarities and lengths, and whether one author wrote both."""
+class _OwnSides:
+    """Texts of enrolled authors and those of either half joined; a part shares no text."""
 
-    figures: FloatArray
-    same: BoolArray
-
-
-def _examples(
-    rows: sparse.csr_matrix, words: IntArray, codes: IntArray, columns: Sequence[slice]
-) -> _Examples:
-    from whowrote.metrics import balanced_pairs  # late: answers need none
-
-    pairs = balanced_pairs(codes, PAIRS)
-    both = np.column_stack([pairs.left, pairs.right])
-    similar = [cosines(rows[:, own], both) for own in columns]
-    return _Examples(np.column_stack([*similar, np.log(words)[both].sum(axis=1)]), pairs.same)
+    texts: list[str]
+    author: IntArray
+    part: IntArray
+    length: IntArray
 
 
-def fit_verifier(read: Read, columns: Sequence[slice], codes: IntArray) -> Verifier | None:
-    """Learn the curve from pairs of training texts; None where there are too few."""
-    from sklearn.linear_model import LogisticRegression  # late: answers need none
+def _own_sides(texts: Sequence[str], codes: IntArray, random: np.random.Generator) -> _OwnSides:
+    several = np.flatnonzero(np.bincount(codes) >= 2)
+    found: list[tuple[str, int, int, int]] = []
+    for code in random.permutation(several)[:MOST_AUTHORS]:
+        own = random.permutation(np.flatnonzero(codes == code))[:MOST_TEXTS]
+        for part in (0, 1):
+            half = ["".join(cut(texts[row])[:MOST_PASSAGES]) for row in own[part::2]]
+            found += [(text, int(code), part, 0) for text in half]
+            if len(half) > 1:
+                found.append((joined(half), int(code), part, 1))
+    sides, *numbers = zip(*found, strict=True) if found else ([], [], [], [])
+    return _OwnSides(list(sides), *(np.array(each, dtype=np.intp) for each in numbers))
 
-    from whowrote.metrics import auc
 
-    whole = _examples(text_rows(read), text_words(read), codes, columns)
-    if len(whole.same) < LEAST_PAIRS:
-        return None
-    _, first = np.unique(read.passages.document, return_index=True)
-    words = words_of([read.passages.texts[row] for row in first])
-    part = _examples(sparse.csr_matrix(read.X)[first], words, codes, columns)
-    figures = np.concatenate([whole.figures, part.figures])
-    same = np.concatenate([whole.same, part.same])
-    curve = LogisticRegression(C=100.0, max_iter=1000).fit(figures, same)
-    *weights, length_weight = curve.coef_[0].tolist()
-    return Verifier(
+def _own_curve(sides: Sides, pairs: AuthorPairs, random: np.random.Generator) -> OwnCurve:
+    words = sides.words[pairs.rows]
+    raw = np.column_stack([sides.similarities(pairs.rows), np.log(words).sum(axis=1)])
+    mean, spread = raw.mean(axis=0), raw.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    X = np.column_stack([(raw - mean) / spread, np.ones(len(raw))])
+
+    def learnt(times: FloatArray) -> tuple[float, ...]:
+        b = ridge_logistic(X, pairs.same, pairs.weights(times), np.ones(X.shape[1]))
+        slopes = b[:-1] / spread
+        return (*slopes.tolist(), float(b[-1] - slopes @ mean))
+
+    every, *draws = (learnt(times) for times in _samples(pairs.owner, random))
+    *weights, length_weight, bias = every
+    low, high = np.percentile(words, [10, 90]).astype(int).tolist()
+    found = OwnCurve(
         tuple(weights),
         length_weight,
-        float(curve.intercept_[0]),
-        len(whole.same),
-        auc(curve.decision_function(whole.figures), whole.same),
+        bias,
+        pairs=len(pairs.same),
+        auc=auc(raw @ np.array(every[:-1]), pairs.same),
+        authors=len(np.unique(pairs.owner)),
+        words=(low, high),
     )
+    return replace(found, draws=tuple(draws))
+
+
+def _samples(owner: IntArray, random: np.random.Generator) -> Iterator[FloatArray]:
+    """How often every author counts: once, then as drawn with replacement."""
+    codes = np.unique(owner)
+    once = np.bincount(codes).astype(np.float64)
+    yield once
+    for _ in range(DRAWS):
+        yield np.bincount(random.choice(codes, len(codes)), minlength=len(once)).astype(np.float64)

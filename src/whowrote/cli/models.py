@@ -204,46 +204,63 @@ def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
 
 
 def verify(
-    model: ModelPath,
-    first: Annotated[str, typer.Argument(help="A text file; - is standard input.")],
-    second: Annotated[str, typer.Argument(help="Another text file.")],
+    texts: Annotated[
+        list[str], typer.Argument(help="Two text files, or one with --known; - is standard input.")
+    ],
+    model: Annotated[
+        Path | None,
+        typer.Option(help="A model whose authors are the reference; it may also come first."),
+    ] = None,
+    known: Annotated[
+        str | None, typer.Option(help="A folder, table or file of texts known to be by one person.")
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(help="Probability of one author beforehand; without it there is none after."),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compare two texts: how much likelier is their likeness if one person wrote both.
+    """Compare texts: how much likelier are they so alike if one person wrote them all.
 
-    The authors need not be enrolled. The answer is a likelihood ratio from a curve that was learnt
-    on pairs of the model's training texts, so it holds for texts of that kind. A ratio below 2 to 1
-    says little either way, below 10 it speaks weakly, below 100 moderately, above strongly. Exit
-    status 0 if the ratio is above 1, for one author, and 1 if it is below.
+    The answer is a likelihood ratio against two different people of a named population: the one
+    that comes with the package, moved by the authors of a model if one is given. It knows how long
+    both sides are, and is near 1 for a few words. Below 2 to 1 it says little either way, below 10
+    it speaks weakly, below 100 moderately, above strongly. Exit status 0 if the ratio is above 1,
+    for one author, and 1 if it is below.
 
-    Example: `whowrote verify letters.model one.txt other.txt`
+    Example: `whowrote verify one.txt other.txt` or `whowrote verify --known their_letters/ new.txt`
     """
     from whowrote.attribution.jobs import verify_texts
 
     with told_on_stderr(CorpusWarning):
-        found = verify_texts(model, first, second, sys.stdin)
+        found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
-        _show_verdict(found)
-    if found.verdict.log10_lr <= 0:
+        _show_comparison(found)
+    if found.comparison.log10_lr <= 0:
         raise typer.Exit(1)
 
 
-def _show_verdict(found: Verified) -> None:
-    verdict = found.verdict
-    likeness = ", ".join(f"{name} {value:.3f}" for name, value in verdict.similarities.items())
-    bound = ", the most that so few training texts can support" if verdict.limited else ""
-    for warning in verdict.warnings:
+def _show_comparison(found: Verified) -> None:
+    told = found.comparison
+    likeness = ", ".join(f"{name} {value:.3f}" for name, value in told.similarities.items())
+    bound = ", the most that so few people can support" if told.limited else ""
+    for warning in told.warnings:
         typer.echo(warning)
     typer.echo(
-        f"log10 likelihood ratio {verdict.log10_lr:+.2f}: {verdict.in_words}{bound}.\n"
-        "At even odds beforehand, the probability of one author is "
-        f"{percent(verdict.probability)}.\n"
-        f"Cosines: {likeness}. Curve from {found.pairs} pairs of training texts, AUC "
-        f"{found.auc:.3f}."
+        f"log10 likelihood ratio {told.log10_lr:+.2f} (95 % interval {told.low:+.2f} to "
+        f"{told.high:+.2f}): {told.in_words}{bound}.\n"
+        f"Weighed: {told.propositions[0]}; against: {told.propositions[1]}.\n"
+        f"Population: {told.population.description}.\n"
+        f"Words: {told.words[0]:,} and {told.words[1]:,}. Cosines: {likeness}."
     )
+    if told.prior is not None and told.probability is not None:
+        typer.echo(
+            f"With a probability of {percent(told.prior)} beforehand, that of one author is "
+            f"{percent(told.probability)}."
+        )
 
 
 # -- whowrote enroll -----------------------------------------------------------------------------
@@ -364,11 +381,14 @@ def _lines(found: Inspected) -> list[str]:
         f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; "
         f"{found.none_of_these}; {found.settings['prior']} prior",
     ]
-    if found.verification:
+    if found.verification and "pairs" in found.verification:
         lines.append(
             f"verification: {found.verification['pairs']} pairs, AUC "
             f"{found.verification['auc']:.3f}"
         )
+    elif found.verification:
+        authors = found.verification["authors"]
+        lines.append(f"verification: the packaged population, centred by {authors} authors")
     if found.card:
         about = ", ".join(f"{name} {value}" for name, value in found.card.items())
         lines.append(f"extractor: {about} (terms: docs/model_card.md)")

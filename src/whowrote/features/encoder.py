@@ -3,7 +3,7 @@ r"""The second tower of the style extractor: a transformer over word pieces.
 .. math:: x_0 = \mathrm{LN}(E_p + P_i + M_m), \qquad
     u = \mathrm{LN}(x + O\,\mathrm{softmax}(q k^\top / \sqrt{d})\, v), \qquad
     x' = \mathrm{LN}(u + W_2\, \mathrm{gelu}(W_1 u)), \qquad
-    t = \tanh\bigl(A\, [\bar x_0; \bar x_j; \bar x_n] + d\bigr)
+    t = w \tanh\bigl(A\, [\bar x_0; \bar x_j; \bar x_n] + d\bigr)
 
 with :math:`E` the pieces, :math:`P` their places, :math:`M` their marks (:mod:`.pieces`), and
 :math:`\bar x_j` the mean of layer j over the pieces of a text. It starts in the weights of a
@@ -60,6 +60,8 @@ class EncoderShape:
     """The numbers of the pieces that open, close and hide."""
     alone: bool = False
     """Whether the vector is this tower's alone: for measuring what it is worth."""
+    weight: float = 1.0
+    """How much its numbers count beside the first tower's, by cosine."""
 
     def __post_init__(self) -> None:
         if self.layers and (not self.depths or max(self.depths) > self.layers):
@@ -71,6 +73,10 @@ class EncoderShape:
             raise InputError(
                 f"width is {self.width}, heads {self.heads}, positions {self.positions}; the width "
                 "must be a multiple of the heads and there must be 3 positions: give 384, 12, 130"
+            )
+        if not self.weight > 0:
+            raise InputError(
+                f"weight is {self.weight}; it must be above 0: give 1, or layers = 0 for no tower"
             )
 
 
@@ -262,7 +268,7 @@ class PieceEncoder(nn.Module):
             scaled = drop(scaled, share, scaled.shape, generator)
         lev: Tensor = self.lev(scaled).float()
         squashed: Tensor = (self.shape.lev_gain * self.lev_scaling(lev, learn)).tanh()
-        return squashed
+        return self.shape.weight * squashed
 
 
 def _sum(states: Tensor, inside: Tensor | None) -> Tensor:

@@ -21,7 +21,7 @@ KINDS = {
     "sentences": SentenceEncoder,
     "style": StyleExtractor,
 }
-BY_NAME = ("adhominem", "ngrams", "hybrid")
+BY_NAME = ("adhominem", "style", "ngrams", "hybrid")
 """Those that need nothing but their name."""
 
 

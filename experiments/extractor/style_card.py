@@ -109,17 +109,25 @@ def results(record: Record | None) -> str:
 
 
 def few(record: Record | None) -> str:
-    """The errors of [n-grams, vector] by texts an author."""
+    """The errors of [n-grams, vector] by texts an author; the last column is the gain."""
     if record is None or "few_texts" not in record:
         return MISSING
-    names = ("n-grams", *SIZES)
     rows = []
     for size, errors in record["few_texts"].items():
-        means = {name: float(np.mean(errors[name])) for name in names}
-        gain = 1 - means["large"] / means["AdHominem"]
-        rows.append([size, *(f"{means[name]:.1%}" for name in names), f"{gain:.1%}"])
-    head = ["texts an author", "n-grams alone", *(f"with {size}" for size in SIZES)]
-    return as_table([*head, "large below AdHominem by"], rows)
+        mean = {name: float(np.mean(own)) for name, own in errors.items()}
+        gain = 1 - mean["large, 0.7"] / mean["AdHominem, 0.5"]
+        rows.append([size, *(f"{value:.1%}" for value in mean.values()), f"{gain:.1%}"])
+    names = next(iter(record["few_texts"].values()))
+    return as_table(["texts an author", *names, "large, 0.7 below AdHominem, 0.5 by"], rows)
+
+
+def beside(record: Record) -> str:
+    """Mean errors of [n-grams, vector] on development authors, by the weight of the vector."""
+    mean = record["mean"]
+    weights = list(dict.fromkeys(name.split(", ")[1] for name in mean if ", " in name))
+    rows = [[size, *(f"{mean[f'{size}, {weight}']:.1%}" for weight in weights)] for size in SIZES]
+    alone = f"n-grams alone: {mean['n-grams']:.1%}"
+    return as_table([alone, *(f"weight {weight}" for weight in weights)], rows)
 
 
 def speed(record: Record) -> str:
@@ -144,6 +152,7 @@ def sections(results_folder: Path, weights: Path = PRETRAINED_STYLE) -> dict[str
         "style-towers": towers(read("extractor_towers")),
         "style-history": curve(history),
         "style-results": results(measured),
+        "style-hybrid": beside(read("extractor_hybrid")),
         "style-few": few(measured),
         "style-short": short_texts(extractor.card),
         "style-speed": speed(read("extractor_speed")),

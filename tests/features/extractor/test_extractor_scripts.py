@@ -416,3 +416,27 @@ def test_draws_never_ask_what_was_learnt(script: Any) -> None:
     assert (len(learnt), len(asked)) == (6, 40)
     assert not set(learnt) & set(asked)
     assert set(measure.draw(authors, 3, 1)[0]) != set(learnt)
+
+
+def test_vectors_beside_n_grams_count_by_their_weight(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, authors = script("measure"), np.repeat(np.arange(4), 12)
+    texts = script("evaluate").Texts([texts_by(0, 1, 30)[0]] * 48, authors)  # n-grams know nothing
+    monkeypatch.setattr(measure, "DRAWS", 2)
+    known = {"who": np.eye(4)[authors], "none": np.random.default_rng(0).normal(size=(48, 4))}
+    found = measure.few_texts(texts, known, sizes=(3,), weights=(0.0, 1.0))["3"]
+    assert set(found) == {"n-grams", "who, 0", "who, 1", "none, 0", "none, 1"}
+    assert found["who, 0"] == found["none, 0"] == found["n-grams"]
+    assert found["who, 1"] == [0.0, 0.0]
+    assert min(found["n-grams"] + found["none, 1"]) > 0.5
+
+
+def test_only_authors_with_enough_texts_are_drawn(script: Any) -> None:
+    module = script("hybrid_weight")
+    authors = np.repeat([3, 5, 9], [8, 7, 10])
+    kept = module.with_enough(script("evaluate").Texts([str(a) for a in authors], authors))
+    assert set(kept.authors) == {3, 9}
+    assert kept.texts == [str(a) for a in kept.authors]
+    cells = {"blogs": {"3": {"a": [0.2, 0.4]}, "5": {"a": [0.0, 0.2]}}}
+    assert module.means(cells) == pytest.approx({"a": 0.2})

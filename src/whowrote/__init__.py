@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from whowrote.features import Hybrid as Hybrid
     from whowrote.features import NGrams as NGrams
     from whowrote.features import SentenceEncoder as SentenceEncoder
+    from whowrote.features import StyleExtractor as StyleExtractor
 
 __version__ = "0.1.0.dev0"
 
@@ -34,6 +35,7 @@ _MODULES = {
     "MixtureVAEClusterer": "whowrote.estimators",
     "NGrams": "whowrote.features",
     "SentenceEncoder": "whowrote.features",
+    "StyleExtractor": "whowrote.features",
     "load": "whowrote.corpus.texts",
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "MixtureVAEClusterer",
     "NGrams",
     "SentenceEncoder",
+    "StyleExtractor",
     "__version__",
     "load",
 ]

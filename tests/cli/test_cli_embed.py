@@ -20,8 +20,10 @@ from features.made_up import texts_by, write_corpus
 from whowrote.cli import app
 from whowrote.corpus.texts import load
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, embed_corpus
+from whowrote.features import AdHominem, StyleExtractor, embed_corpus
 from whowrote.features.streaming import Choice, Part, part_path
+from whowrote.features.style_extractor import PRETRAINED_STYLE
+from whowrote.files import sha256_of
 from whowrote.sweep.data import read_vectors
 
 ROUNDING = 5e-5
@@ -74,6 +76,20 @@ def test_json_and_quiet(corpus: Path, tmp_path: Path) -> None:
     found = json.loads(answer.stdout)
     assert (found["texts"], found["dimensions"], found["found"], found["short"]) == (60, 200, 0, 0)
     assert run(corpus, "--out", tmp_path / "b.parquet", "--quiet").output == ""
+
+
+@pytest.mark.parametrize(("size", "dimensions"), [("large", 400), ("small", 200)])
+def test_either_size_of_the_style_extractor(
+    corpus: Path, tmp_path: Path, size: str, dimensions: int
+) -> None:
+    out = tmp_path / "levs.parquet"
+    answer = run(corpus, "--out", out, "--features", "style", "--size", size, "--part", 25)
+    assert answer.exit_code == 0, answer.output
+    assert f"60 texts, {dimensions} dimensions" in answer.stdout
+    expected = StyleExtractor(size=size, device="cpu").transform(load(corpus).texts)
+    np.testing.assert_allclose(vectors(out), expected, atol=ROUNDING)
+    header = json.loads(pq.read_schema(out).metadata[b"whowrote"])
+    assert (header["size"], header["weights_sha256"]) == (size, sha256_of(PRETRAINED_STYLE))
 
 
 def test_several_processes_make_the_same_table(corpus: Path, tmp_path: Path) -> None:
@@ -171,6 +187,7 @@ def test_a_sentence_model_may_take_the_place(
         ({"workers": 0}, r"workers is 0; it must be at least 1"),
         ({"texts_per_part": 0}, r"texts_per_part is 0; it must be at least 1"),
         ({"choice": Choice("ngrams")}, r"features is 'ngrams'.*use NGrams in Python"),
+        ({"choice": Choice("style", size="huge")}, r"size is 'huge'; it must be one of"),
         ({"choice": Choice("sentences")}, r"no model is named.*--model"),
         ({"choice": Choice(model="absent")}, r"there is no model file at 'absent'"),
         ({"corpus": "absent.csv"}, r"absent.csv does not exist"),

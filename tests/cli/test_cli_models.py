@@ -12,6 +12,11 @@ from attribution.people import name, strangers, texts_by
 from whowrote.attribution import Attributor
 from whowrote.cli import app, main
 from whowrote.demo import read_addresses
+from whowrote.errors import InputError
+from whowrote.features import Hybrid, StyleExtractor
+from whowrote.features.adhominem import PRETRAINED
+from whowrote.features.style_extractor import PRETRAINED_STYLE
+from whowrote.files import sha256_of
 
 runner = CliRunner()
 
@@ -90,6 +95,29 @@ def test_inspect(place: Path, tmp_path: Path) -> None:
     plain = json.loads(run("inspect", place / "m", "--json"))
     assert [author["texts"] for author in plain["authors"]] == [6, 6, 6]
     assert plain["bytes"]["model.safetensors"] == (place / "m" / "model.safetensors").stat().st_size
+
+
+def test_a_model_says_which_weights_of_which_size_it_was_made_with(
+    place: Path, tmp_path: Path
+) -> None:
+    texts = [text for author in range(3) for text in texts_by(author, 4)]
+    authors = [name(author) for author in range(3) for _ in range(4)]
+    model, question = tmp_path / "m", [texts_by(1, 1, seed=1)[0]]
+    made = Attributor(Hybrid(StyleExtractor(device="cpu"))).fit(texts, authors)
+    made.save(model)
+    weights = sha256_of(PRETRAINED_STYLE)
+    assert f"hybrid (style, large, weights {weights[:12]})" in run("inspect", model)
+    said = json.loads(run("inspect", model, "--json"))["features"]["dense"]
+    assert (said["kind"], said["size"], said["weights_sha256"]) == ("style", "large", weights)
+    assert "(style" not in run("inspect", place / "m")  # n-grams have no weights
+    one, two = (m.attribute(question)[0].to_dict() for m in (made, Attributor.load(model)))
+    assert one["ranking"] == two["ranking"]
+    (model / "extractor.safetensors").write_bytes(PRETRAINED.read_bytes())
+    with pytest.raises(InputError, match=r"extractor.safetensors"):
+        Attributor.load(model)
+
+
+def test_verify_says_one_or_two(place: Path, tmp_path: Path) -> None:
 
 
 def test_verify_by_a_model_of_few_authors(place: Path, tmp_path: Path) -> None:

@@ -189,6 +189,7 @@ def test_start_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
         ({"depths": (0, 3)}, "depths are"),
         ({"heads": 3}, "multiple of the heads"),
         ({"positions": 2}, "3 positions"),
+        ({"weight": 0.0}, "weight is"),
     ],
 )
 def test_impossible_shapes_are_refused(changes: dict[str, object], words: str) -> None:

@@ -16,7 +16,14 @@ from sklearn.pipeline import make_pipeline
 
 from features.made_up import texts_by
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder, TextFeatures
+from whowrote.features import (
+    AdHominem,
+    Hybrid,
+    NGrams,
+    SentenceEncoder,
+    StyleExtractor,
+    TextFeatures,
+)
 
 ROUNDING = 5e-5
 
@@ -33,6 +40,7 @@ SETS: dict[str, Callable[[], Any]] = {
     "AdHominem": lambda: AdHominem(device="cpu"),
     "NGrams": NGrams,
     "Hybrid": lambda: Hybrid(AdHominem(device="cpu")),
+    "StyleExtractor": lambda: StyleExtractor(device="cpu"),
     "SentenceEncoder": lambda: SentenceEncoder(Letters()),
 }
 

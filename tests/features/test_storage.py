@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 from features.made_up import texts_by
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder
+from whowrote.features import AdHominem, Hybrid, NGrams, SentenceEncoder, StyleExtractor
 from whowrote.features.fitted_features import WEIGHTS, FittedSentences, restore_features
 from whowrote.features.interface import Stored
 from whowrote.features.kinds import KINDS, named, require_storable, with_settings
@@ -25,7 +25,10 @@ SETS: dict[str, Callable[[], Any]] = {
     "ngrams, settings": lambda: NGrams(min_df=(2, 1), max_features=(300, 20)),
     "adhominem": lambda: AdHominem(device="cpu"),
     "adhominem, settings": lambda: AdHominem(section=15, device="cpu"),
+    "style": lambda: StyleExtractor(device="cpu"),
+    "style, settings": lambda: StyleExtractor(size="small", section=15, device="cpu"),
     "hybrid": lambda: Hybrid(AdHominem(device="cpu")),
+    "hybrid, style": lambda: Hybrid(StyleExtractor(device="cpu")),
     "hybrid, settings": lambda: Hybrid(
         AdHominem(section=15, device="cpu"), NGrams(max_features=(50, 20)), weight=2.0
     ),
@@ -125,7 +128,8 @@ class Mine(NGrams):
 
 
 def test_names() -> None:
-    for name, kind in (("adhominem", AdHominem), ("ngrams", NGrams), ("hybrid", Hybrid)):
+    kinds = {"adhominem": AdHominem, "style": StyleExtractor, "ngrams": NGrams, "hybrid": Hybrid}
+    for name, kind in kinds.items():
         made = named(name)
         assert type(made) is kind
         require_storable(made)

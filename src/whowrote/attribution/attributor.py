@@ -64,11 +64,8 @@ from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.classifier import MOST_LATENTS
 from whowrote.estimators.fitted_classifier import FittedClassifier
-from whowrote.features.counting import READINGS
-from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named, require_storable, with_settings
-from whowrote.features.ngrams import NGrams
 from whowrote.progress import tell
 
 MOST_FEW = 3000
@@ -239,7 +236,7 @@ class Attributor(BaseEstimator):
         each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
         n_folds = int(np.clip(np.median(each), 2, MOST_FOLDS))
         folds = spread(codes, groups, n_folds, int(self.random_state))
-        features = clone(features_for_few(self.features))
+        features = clone(named(self.features, few=True))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
         learnt = learn_from_few(features, passages, codes, folds, words)
@@ -401,17 +398,6 @@ class Attributor(BaseEstimator):
         grown = copy.copy(self)
         grown.fitted_ = enroll(self.fitted(), corpus)
         return grown
-
-
-def features_for_few(features: str | TextFeatures) -> TextFeatures:
-    """By name, with every reading of the n-grams; what is given is left as it is."""
-    readings = NGrams(readings=tuple(READINGS))
-    if isinstance(features, str):
-        if features == "hybrid":
-            return Hybrid(ngrams=readings, weight=1.0)
-        if features == "ngrams":
-            return readings
-    return named(features)
 
 
 def _model_to_learn_again(fitted: FittedAttributor) -> MixtureVAEClassifier | None:

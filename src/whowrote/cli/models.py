@@ -371,10 +371,20 @@ def _parts(found: Inspected) -> Table:
     return made
 
 
+def _features(found: Inspected) -> str:
+    """Their kind; of a style extractor also the size and the hash of its weights."""
+    from whowrote.features.fitted_features import WEIGHTS_ID
+
+    dense = found.features.get("dense", found.features)
+    if dense["kind"] != "style":
+        return str(found.features["kind"])
+    return f"{found.features['kind']} (style, {dense['size']}, weights {dense[WEIGHTS_ID][:12]})"
+
+
 def _lines(found: Inspected) -> list[str]:
     held_out, pooling = found.held_out, found.calibration
     lines = [
-        f"model {found.id[:16]}, whowrote {found.version}, features {found.features['kind']}, "
+        f"model {found.id[:16]}, whowrote {found.version}, features {_features(found)}, "
         f"{found.component} mixture, {found.latent_dim} latent dimensions, {found.members} members",
         f"held out, {held_out.right} of {held_out.texts} training texts go to their author",
         f"passages of {found.settings['passage_words']} words; temperature "

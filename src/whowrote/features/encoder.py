@@ -3,7 +3,7 @@ r"""The second tower of the style extractor: a transformer over word pieces.
 .. math:: x_0 = \mathrm{LN}(E_p + P_i + M_m), \qquad
     u = \mathrm{LN}(x + O\,\mathrm{softmax}(q k^\top / \sqrt{d})\, v), \qquad
     x' = \mathrm{LN}(u + W_2\, \mathrm{gelu}(W_1 u)), \qquad
-    t = \tanh\bigl(A\, [\bar x_0; \bar x_j; \bar x_n] + d\bigr)
+    t = w \tanh\bigl(A\, [\bar x_0; \bar x_j; \bar x_n] + d\bigr)
 
 with :math:`E` the pieces, :math:`P` their places, :math:`M` their marks (:mod:`.pieces`), and
 :math:`\bar x_j` the mean of layer j over the pieces of a text. It starts in the weights of a
@@ -36,6 +36,8 @@ from whowrote.features.pieces import MARKS, PieceRows
 
 MOST_STRETCHES = 32
 """Of one text; a longer one is read in so many stretches at equal distances."""
+PADDING = 8
+"""Stretches are padded to multiples of so many pieces."""
 PIECES_PER_GROUP = {"cpu": 512, "cuda": 65_536}
 """Pieces that go through the layers together, by device: as many as it likes."""
 
@@ -60,6 +62,8 @@ class EncoderShape:
     """The numbers of the pieces that open, close and hide."""
     alone: bool = False
     """Whether the vector is this tower's alone: for measuring what it is worth."""
+    weight: float = 1.0
+    """How much its numbers count beside the first tower's, by cosine."""
 
     def __post_init__(self) -> None:
         if self.layers and (not self.depths or max(self.depths) > self.layers):
@@ -71,6 +75,10 @@ class EncoderShape:
             raise InputError(
                 f"width is {self.width}, heads {self.heads}, positions {self.positions}; the width "
                 "must be a multiple of the heads and there must be 3 positions: give 384, 12, 130"
+            )
+        if not self.weight > 0:
+            raise InputError(
+                f"weight is {self.weight}; it must be above 0: give 1, or layers = 0 for no tower"
             )
 
 
@@ -87,8 +95,8 @@ class Layer(nn.Module):
         self.first = nn.LayerNorm(shape.width, eps=1e-12)
         self.second = nn.LayerNorm(shape.width, eps=1e-12)
 
-    def forward(self, states: Tensor, inside: Tensor | None) -> Tensor:
-        """(n, time, width) to the same; ``inside`` (n, 1, 1, time) is None where all are."""
+    def forward(self, states: Tensor, inside: Tensor) -> Tensor:
+        """(n, time, width) to the same; ``inside`` is (n, 1, 1, time)."""
         n, time, width = states.shape
         split = self.read(states).view(n, time, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
@@ -124,6 +132,19 @@ def stretches_of(starts: IntArray, lengths: IntArray, longest: int) -> Stretches
     return Stretches(starts[text] + low, high - low, text)
 
 
+def padded(lengths: IntArray, most: int) -> IntArray:
+    """Lengths after padding, which a stretch's own length alone decides.
+
+    Sums over other padding round differently in the last bit, and what is rounded to 8 bits after
+    them would now and then differ by a step: the other texts of a call would be seen.
+
+    >>> padded(np.array([3, 8, 9, 129]), most=130).tolist()
+    [8, 8, 16, 130]
+    """
+    found: IntArray = np.minimum(-(-lengths // PADDING) * PADDING, most)
+    return found
+
+
 @dataclass(frozen=True)
 class DevicePieces:
     """Flat pieces and marks of a corpus, where the network is."""
@@ -140,48 +161,48 @@ class DevicePieces:
         )
 
     def batch(self, stretches: Stretches, shape: EncoderShape, n_texts: int) -> PieceBatch:
-        """Stretches, opened and closed, in groups of about one length."""
+        """Stretches, opened and closed, in groups of one padded length."""
         device = self.pieces.device
         order = np.argsort(-stretches.lengths, kind="stable")
+        sizes = padded(stretches.lengths[order] + 2, shape.positions)
         at_once = PIECES_PER_GROUP.get(device.type, 65_536)
         groups = []
-        low = 0
-        while low < len(order):
-            size = int(stretches.lengths[order[low]]) + 2
-            high = low + max(1, at_once // size)
-            own = order[low:high]
-            groups.append(self._group(stretches.starts[own], stretches.lengths[own], shape))
-            low = high
+        for size in np.unique(sizes)[::-1]:
+            same = order[sizes == size]
+            for low in range(0, len(same), step := max(1, at_once // size)):
+                own = same[low : low + step]
+                bounds = (stretches.starts[own], stretches.lengths[own])
+                groups.append(self._group(*bounds, int(size), shape))
         counts = np.bincount(stretches.text, stretches.lengths + 2, n_texts)
         owner = torch.from_numpy(stretches.text[order]).to(device)
         return PieceBatch(tuple(groups), owner, torch.from_numpy(counts).float().to(device))
 
-    def _group(self, starts: IntArray, lengths: IntArray, shape: EncoderShape) -> PieceGroup:
+    def _group(
+        self, starts: IntArray, lengths: IntArray, size: int, shape: EncoderShape
+    ) -> PieceGroup:
         device = self.pieces.device
         first, length = torch.from_numpy(np.stack([starts, lengths])).to(device)[..., None]
-        place = torch.arange(int(lengths.max()) + 2, device=device)
+        place = torch.arange(size, device=device)
         inner = (place >= 1) & (place <= length)
         index = torch.where(inner, first + place - 1, 0)
         start, end, _ = shape.special
         ends = torch.where(place == 0, start, end)
         pieces = torch.where(inner, self.pieces[index].long(), ends)
         marks = torch.where(inner, self.marks[index].long(), 0)
-        even = int(lengths.min()) == int(lengths.max())
-        return PieceGroup(pieces, marks, inner, None if even else place <= length + 1)
+        return PieceGroup(pieces, marks, inner, place <= length + 1)
 
 
 @dataclass(frozen=True)
 class PieceGroup:
-    """Stretches of about one length, (stretches, time), padded.
+    """Stretches of one padded length, (stretches, time).
 
-    ``inner`` says where there is a piece of a text, ``inside`` where there is one at all; None
-    where every place has one.
+    ``inner`` says where there is a piece of a text, ``inside`` where there is one at all.
     """
 
     pieces: Tensor
     marks: Tensor
     inner: Tensor
-    inside: Tensor | None
+    inside: Tensor
 
 
 @dataclass(frozen=True)
@@ -238,13 +259,13 @@ class PieceEncoder(nn.Module):
         chance = torch.rand(group.pieces.shape, generator=generator, device=share.device)
         return torch.where(group.inner & (chance < share), self.shape.special[2], group.pieces)
 
-    def sums(self, pieces: Tensor, marks: Tensor, inside: Tensor | None) -> Tensor:
+    def sums(self, pieces: Tensor, marks: Tensor, inside: Tensor) -> Tensor:
         """(stretches, depths x width): the states of all pieces at the depths, added up."""
         states = self.pieces(pieces) + self.places.weight[: pieces.shape[1]]
         if self.marks is not None:
             states = states + self.marks(marks)
         states = self.norm(states)
-        mask = None if inside is None else inside[:, None, None]
+        mask = inside[:, None, None]
         found = [_sum(states, inside)] if 0 in self.shape.depths else []
         for number, layer in enumerate(self.layers, start=1):
             states = layer(states, mask)
@@ -262,12 +283,10 @@ class PieceEncoder(nn.Module):
             scaled = drop(scaled, share, scaled.shape, generator)
         lev: Tensor = self.lev(scaled).float()
         squashed: Tensor = (self.shape.lev_gain * self.lev_scaling(lev, learn)).tanh()
-        return squashed
+        return self.shape.weight * squashed
 
 
-def _sum(states: Tensor, inside: Tensor | None) -> Tensor:
-    if inside is None:
-        return states.float().sum(1)
+def _sum(states: Tensor, inside: Tensor) -> Tensor:
     return torch.einsum("nt,ntw->nw", inside.to(states.dtype), states).float()
 
 

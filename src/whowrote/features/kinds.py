@@ -7,6 +7,7 @@ from typing import Any
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
+from whowrote.features.counting import READINGS
 from whowrote.features.fitted_features import WEIGHTS_ID, require_named
 from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
@@ -21,14 +22,20 @@ KINDS = {
     "sentences": SentenceEncoder,
     "style": StyleExtractor,
 }
-BY_NAME = ("adhominem", "ngrams", "hybrid")
+BY_NAME = ("adhominem", "style", "ngrams", "hybrid")
 """Those that need nothing but their name."""
 
 
-def named(features: str | TextFeatures) -> TextFeatures:
-    """A feature set by name, or the one that is given."""
+def named(features: str | TextFeatures, few: bool = False) -> TextFeatures:
+    """A feature set by name, or the one that is given.
+
+    ``few``: for few texts, n-grams by name come in every reading, and vectors count twice as much.
+    """
     if not isinstance(features, str):
         return features
+    if few and features in ("hybrid", "ngrams"):
+        ngrams = NGrams(readings=tuple(READINGS))
+        return ngrams if features == "ngrams" else Hybrid(ngrams=ngrams, weight=1.0)
     if features not in BY_NAME:
         raise InputError(
             f"features is {features!r}; it must be one of {', '.join(BY_NAME)}, or a feature set "

@@ -82,11 +82,12 @@ class Choice:
     def identity(self) -> dict[str, str]:
         """What decides the vectors, for the header of the table."""
         from whowrote.features.adhominem import PRETRAINED
-        from whowrote.features.style_extractor import packaged
+        from whowrote.features.style_extractor import StyleExtractor
 
         if self.features == "style":
-            digest = sha256_of(packaged(self.model))
-            return {"features": self.features, "size": self.size, "weights_sha256": digest}
+            chosen = StyleExtractor(self.model, size=self.size).fitted()
+            digest = sha256_of(chosen.weights)
+            return {"features": self.features, "size": chosen.size, "weights_sha256": digest}
         if self.features != "adhominem":
             return {"features": self.features, "model": str(self.model)}
         digest = sha256_of(Path(self.model or PRETRAINED))

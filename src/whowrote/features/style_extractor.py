@@ -27,10 +27,16 @@ MOST_FOR_LARGE = 3000
 class StyleExtractor(AdHominem):
     """The extractor with two towers as a scikit-learn transformer over texts.
 
-    ``size`` is "large", "small", or "auto": then ``fit`` chooses by the number of texts, and
-    without a fit it is large. ``weights`` is a file that ``whowrote extractor train`` wrote for a
-    configuration with an [encoder]; ``section`` and ``device`` are those of :class:`AdHominem`.
-    :meth:`attention` is that of the first tower: the second one averages over all word pieces.
+    ``size`` is "large", "small", or "auto": then ``fit`` chooses by the number of texts
+    (``size_``), and without a fit it is large. ``weights`` is a file that ``whowrote extractor
+    train`` wrote for a configuration with an [encoder], by default the one that comes with the
+    package; ``section`` and ``device`` are those of :class:`AdHominem`. :meth:`attention` is that
+    of the first tower: the second one averages over all word pieces.
+
+    >>> text = "Call me Ishmael. Some years ago, never mind how long precisely, having little money"
+    >>> text += " in my purse, I thought I would sail about a little."
+    >>> [StyleExtractor(size=s, device="cpu").transform([text]).shape for s in ("large", "small")]
+    [(1, 400), (1, 200)]
     """
 
     def __init__(

@@ -21,11 +21,13 @@ from torch import Tensor
 from features.made_up import texts_by
 from features.towers import TABLE, bert_arrays, tower_config
 from whowrote.errors import InputError
-from whowrote.features import AdHominem
+from whowrote.features import AdHominem, StyleExtractor
 from whowrote.features.extractor.driver import train
 from whowrote.features.network import Architecture, Network
 from whowrote.features.reading import DeviceCorpus, Extractor, read_extractor
+from whowrote.features.style_extractor import PRETRAINED_STYLE
 from whowrote.features.vocabulary import Vocabulary
+from whowrote.files import sha256_of
 
 SCRIPTS = Path(__file__).parents[3] / "experiments" / "extractor"
 
@@ -308,14 +310,76 @@ def test_weights_come_home_in_pieces(
 
 
 def test_both_towers_are_evaluated_as_they_are_read(script: Any, tmp_path: Path) -> None:
-    from whowrote.features import StyleExtractor
-
     config = tower_config(tmp_path, training={"steps": 2})
     extractor = train(config, device="cpu").extractor
     texts = [text for author in range(3) for text in texts_by(author, 2, 40)]
     found = script("evaluate").levs_of(extractor, texts, "cpu", 4000)
     read = StyleExtractor(config.out / "extractor.safetensors").transform(texts)
     np.testing.assert_allclose(found, read, atol=0.02)  # the file has half precision
+
+
+def test_a_weight_of_the_second_tower_goes_into_the_file(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = script("package")
+    config = tower_config(tmp_path, training={"steps": 2})
+    train(config, device="cpu")
+    made, packaged = config.out / "extractor.safetensors", tmp_path / "packaged.safetensors"
+    (tmp_path / "about.toml").write_text('[licences]\nstart = "Apache-2.0"\n')
+    command = ["package.py", made, "--out", packaged, "--device", "cpu", "--weight", "0.5"]
+    command += ["--about", tmp_path / "about.toml"]
+    monkeypatch.setattr(sys, "argv", [str(part) for part in command])
+    package.main()
+    texts = [text for author in range(3) for text in texts_by(author, 2, 40)]
+    before, after = (StyleExtractor(path).transform(texts) for path in (made, packaged))
+    np.testing.assert_array_equal(after[:, :12], before[:, :12])
+    np.testing.assert_allclose(after[:, 12:], 0.5 * before[:, 12:], rtol=1e-5)
+    card = read_extractor(packaged).card
+    assert (card["second_tower_weight"], card["licences"]["start"]) == (0.5, "Apache-2.0")
+    with pytest.raises(SystemExit, match="these weights have none"):
+        package.weighed(read_extractor(packaged, small=True), 0.5)
+
+
+def test_the_tower_weight_is_measured_by_cosine(script: Any, tmp_path: Path) -> None:
+    towers = script("tower_weight")
+    config = tower_config(tmp_path, training={"steps": 2})
+    train(config, device="cpu")
+    made = config.out / "extractor.safetensors"
+    texts = [text for author in range(12) for text in texts_by(author, 8, 40)]
+    sets = {"one": script("evaluate").Texts(texts, np.repeat(np.arange(12), 8))}
+    record = towers.measure(made, sets, tmp_path / "start.safetensors", alphas=(0.5,))
+    assert record["by weight"]["0"] == record["first tower"]
+    means = {weight: own["mean"] for weight, own in record["by weight"].items()}
+    assert means[f"{record['best weight']:g}"] == max(means.values())
+    assert set(record["linear SVM"]["both towers"]) == {"one"}
+    assert set(record["towards the start"]) == {"0.5"}
+
+
+def test_half_way_to_the_start_is_half_way(script: Any, tmp_path: Path) -> None:
+    towers = script("tower_weight")
+    extractor = train(tower_config(tmp_path, training={"steps": 3}), device="cpu").extractor
+    start = tmp_path / "start.safetensors"
+    ends = [towers.towards_start(extractor, start, alpha) for alpha in (0.0, 0.5, 1.0)]
+    first, middle, last = (one.network.encoder.state_dict() for one in ends)
+    for name, value in extractor.network.encoder.state_dict().items():
+        torch.testing.assert_close(last[name], value)
+        torch.testing.assert_close(middle[name], (first[name] + value) / 2, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        first["pieces.weight"], bert_arrays()["embeddings.word_embeddings.weight"], atol=1e-6
+    )
+    assert (first["pieces.weight"] != last["pieces.weight"]).any()
+
+
+def test_the_committed_card_of_style_is_what_the_records_say(script: Any) -> None:
+    """Whoever changes the weights or a record runs style_card.py again."""
+    card = script("style_card")
+    page = (SCRIPTS.parents[1] / "docs" / "model_card.md").read_text(encoding="utf-8")
+    found = card.sections(SCRIPTS.parent / "results")
+    assert card.fill(page, found) == page
+    other = {**found, "style-few": found["style-few"] + " "}
+    assert card.fill(page, other) != page
+    measured = json.loads((SCRIPTS.parent / "results" / "extractor_style.json").read_text())
+    assert measured["weights_sha256"] == sha256_of(PRETRAINED_STYLE)
 
 
 def test_a_variant_changes_and_drops_entries(script: Any, tmp_path: Path) -> None:
@@ -352,3 +416,27 @@ def test_draws_never_ask_what_was_learnt(script: Any) -> None:
     assert (len(learnt), len(asked)) == (6, 40)
     assert not set(learnt) & set(asked)
     assert set(measure.draw(authors, 3, 1)[0]) != set(learnt)
+
+
+def test_vectors_beside_n_grams_count_by_their_weight(
+    script: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure, authors = script("measure"), np.repeat(np.arange(4), 12)
+    texts = script("evaluate").Texts([texts_by(0, 1, 30)[0]] * 48, authors)  # n-grams know nothing
+    monkeypatch.setattr(measure, "DRAWS", 2)
+    known = {"who": np.eye(4)[authors], "none": np.random.default_rng(0).normal(size=(48, 4))}
+    found = measure.few_texts(texts, known, sizes=(3,), weights=(0.0, 1.0))["3"]
+    assert set(found) == {"n-grams", "who, 0", "who, 1", "none, 0", "none, 1"}
+    assert found["who, 0"] == found["none, 0"] == found["n-grams"]
+    assert found["who, 1"] == [0.0, 0.0]
+    assert min(found["n-grams"] + found["none, 1"]) > 0.5
+
+
+def test_only_authors_with_enough_texts_are_drawn(script: Any) -> None:
+    module = script("hybrid_weight")
+    authors = np.repeat([3, 5, 9], [8, 7, 10])
+    kept = module.with_enough(script("evaluate").Texts([str(a) for a in authors], authors))
+    assert set(kept.authors) == {3, 9}
+    assert kept.texts == [str(a) for a in kept.authors]
+    cells = {"blogs": {"3": {"a": [0.2, 0.4]}, "5": {"a": [0.0, 0.2]}}}
+    assert module.means(cells) == pytest.approx({"a": 0.2})

@@ -1,5 +1,7 @@
 """Both towers learn together, resume to the step, and answer from one file in two sizes."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +10,19 @@ import torch
 
 from features.made_up import small_config, texts_by, write_corpus
 from features.towers import TABLE, tower_config
+from whowrote.arrays import IntArray
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, StyleExtractor, reading, style_extractor
+from whowrote.features import AdHominem, StyleExtractor, encoder, reading, style_extractor
 from whowrote.features.extractor.driver import Outcome, train
 from whowrote.features.extractor.losses import imitation
 from whowrote.features.extractor.run import WEIGHTS, Run
 from whowrote.features.fitted_features import restore_features
-from whowrote.features.kinds import with_settings
+from whowrote.features.kinds import named, with_settings
+from whowrote.features.network import Architecture
 from whowrote.features.reading import read_extractor, write_extractor
 from whowrote.features.streaming import Choice, embed_corpus
-from whowrote.features.style_extractor import MOST_FOR_LARGE
+from whowrote.features.style_extractor import MOST_FOR_LARGE, PRETRAINED_STYLE
+from whowrote.files import sha256_of
 
 GRAMS = {"vocabulary": {"n_grams": [60, 30]}, "network": {"gram_dim": 6, "lev_gain": 0.5}}
 TEXTS = [text for author in range(900, 904) for text in texts_by(author, 2, 50)]
@@ -133,6 +138,33 @@ def test_auto_is_large_for_few_texts_and_small_for_many(folder: Path) -> None:
     assert len(StyleExtractor(folder / WEIGHTS).fit(many).get_feature_names_out()) == 12
 
 
+def weighed(path: Path, weight: float, out: Path) -> Path:
+    """The same weights in a file that says how much the second tower counts."""
+    extractor = read_extractor(path)
+    network = extractor.network
+    assert network.encoder is not None
+    shape = replace(network.architecture.encoder, weight=weight)
+    network.architecture = replace(network.architecture, encoder=shape)
+    write_extractor(out, extractor)
+    return out
+
+
+def test_the_second_tower_counts_by_its_weight(folder: Path, tmp_path: Path) -> None:
+    whole = StyleExtractor(folder / WEIGHTS).transform(TEXTS)
+    light = StyleExtractor(weighed(folder / WEIGHTS, 0.25, tmp_path / "light")).transform(TEXTS)
+    np.testing.assert_array_equal(light[:, :12], whole[:, :12])
+    np.testing.assert_allclose(light[:, 12:], 0.25 * whole[:, 12:], rtol=1e-6)
+    with pytest.raises(InputError, match=r"weight is 0; it must be above 0"):
+        weighed(folder / WEIGHTS, 0, tmp_path / "none")
+
+
+def test_files_that_say_no_weight_have_the_weight_one(folder: Path) -> None:
+    plain = read_extractor(folder / WEIGHTS).network.architecture.to_dict()
+    assert plain["encoder"].pop("weight") == 1
+    assert Architecture.from_dict(plain).encoder.weight == 1
+    assert Architecture.from_dict(plain | {"encoder": {"weight": 0.5}}).encoder.weight == 0.5
+
+
 def test_the_first_tower_has_attention(folder: Path) -> None:
     found = StyleExtractor(folder / WEIGHTS).attention(TEXTS[0])
     assert sum(word.weight for word in found.words) == pytest.approx(1)
@@ -242,6 +274,8 @@ def test_a_corpus_is_embedded_in_either_size(folder: Path, tmp_path: Path) -> No
         done = embed_corpus(tmp_path / "texts.csv", tmp_path / f"{size}.parquet", choice)
         found[size] = done.dimensions
         assert choice.identity()["size"] == size
+    by_rule = Choice("style", str(folder / WEIGHTS), "cpu", "auto")
+    assert by_rule.identity() == Choice("style", str(folder / WEIGHTS), "cpu", "large").identity()
     assert found == {"large": 22, "small": 12}
 
 
@@ -251,3 +285,67 @@ def test_without_packaged_weights_there_is_a_sentence(
     monkeypatch.setattr(style_extractor, "PRETRAINED_STYLE", tmp_path / "none")
     with pytest.raises(InputError, match="has no weights in this version of the package"):
         StyleExtractor().transform(TEXTS)
+
+
+# -- the packaged weights ------------------------------------------------------------------------
+
+
+def test_packaged_weights_answer_in_both_sizes_and_are_small() -> None:
+    large, small = (StyleExtractor(size=s, device="cpu") for s in ("large", "small"))
+    vectors = large.transform(TEXTS)
+    assert (vectors.shape, vectors.dtype) == ((8, 400), np.float32)
+    np.testing.assert_array_equal(small.transform(TEXTS), vectors[:, :200])
+    assert np.abs(vectors[:, :200] - AdHominem(device="cpu").transform(TEXTS)).max() > 0.01
+    assert isinstance(named("style"), StyleExtractor)
+    names = [len(one.get_feature_names_out()) for one in (large, small)]
+    assert names == [400, 200]
+    files = PRETRAINED_STYLE.parent.glob("*.safetensors")
+    assert sum(file.stat().st_size for file in files) < 60e6
+
+
+def test_packaged_weights_do_not_see_the_other_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [texts_by(author, 1, 15 + 2 * author)[0] for author in range(60)]
+    extractor = StyleExtractor(device="cpu")
+
+    def differences() -> float:
+        together, turned = extractor.transform(texts), extractor.transform(texts[::-1])[::-1]
+        alone = np.concatenate([extractor.transform([text]) for text in texts])
+        return float(max(np.abs(together - other).max() for other in (alone, turned)))
+
+    assert differences() < 5e-5
+
+    def to_the_longest(lengths: IntArray, most: int) -> IntArray:
+        return np.full_like(lengths, lengths.max())
+
+    monkeypatch.setattr(encoder, "padded", to_the_longest)
+    assert differences() > 5e-5  # padding by company moves what is rounded to 8 bits
+
+
+def test_the_card_says_terms_limits_and_the_chosen_weight() -> None:
+    card = StyleExtractor(device="cpu").card()
+    assert card["licences"]["start"] == "Apache-2.0"
+    assert set(card["data"]) == set(card["settings"]["corpora"])
+    assert "no ages" in card["limits"]["ages"]
+    assert set(card["auc_by_tokens"]) == {"10", "20", "50", "100", "250"}
+    results = Path(__file__).parents[3] / "experiments" / "results"
+    towers = json.loads((results / "extractor_towers.json").read_text())
+    assert towers["authors"] == "development"  # nobody whom a result is reported on
+    shape = read_extractor(PRETRAINED_STYLE).network.architecture.encoder
+    assert shape.weight == card["second_tower_weight"] == towers["best weight"]
+
+
+@pytest.mark.parametrize("size", ["large", "small"])
+def test_a_model_of_packaged_weights_names_them_and_refuses_others(
+    size: str, tmp_path: Path
+) -> None:
+    fitted = StyleExtractor(size=size, device="cpu").fit(TEXTS).fitted()
+    stored = fitted.stored()
+    assert stored.values["weights_sha256"] == sha256_of(PRETRAINED_STYLE)
+    assert stored.values["size"] == size
+    copy = tmp_path / WEIGHTS
+    copy.write_bytes(PRETRAINED_STYLE.read_bytes())
+    restored = restore_features(stored.values, stored.arrays, tmp_path)
+    np.testing.assert_array_equal(restored.transform(TEXTS[:2]), fitted.transform(TEXTS[:2]))
+    weighed(PRETRAINED_STYLE, 0.5, copy)
+    with pytest.raises(InputError, match="a model answers by its own weights alone"):
+        restore_features(stored.values, stored.arrays, tmp_path)

@@ -117,9 +117,6 @@ def test_a_model_says_which_weights_of_which_size_it_was_made_with(
         Attributor.load(model)
 
 
-def test_verify_says_one_or_two(place: Path, tmp_path: Path) -> None:
-
-
 def test_verify_by_a_model_of_few_authors(place: Path, tmp_path: Path) -> None:
     one, same, other = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt"
     one.write_text(texts_by(5, 1)[0])

@@ -18,7 +18,7 @@ from attribution.people import (
 )
 from whowrote.attribution import Attribution, Attributor, fitted_attributor
 from whowrote.attribution.answers import Candidate
-from whowrote.attribution.rows import cut
+from whowrote.attribution.rows import MOST_PASSAGES, cut, cut_all, parts_of_long
 from whowrote.corpus.texts import Corpus
 from whowrote.progress import Stage, listening
 
@@ -288,3 +288,51 @@ def test_close_candidates_are_undecided() -> None:
 
     assert said(0.55) == ["undecided between Ann and Bob"]
     assert said(0.65) == []
+
+
+# Strangers by rate
+
+
+@pytest.fixture(scope="module")
+def eight() -> Attributor:
+    return Attributor("ngrams").fit(*corpus(8, 6))
+
+
+def test_few_texts_are_answered_without_training(eight: Attributor) -> None:
+    new, authors = corpus(8, 4, seed=1)
+    assert np.mean(eight.predict(new) == np.array(authors)) > 0.9
+    assert eight.fitted_.model.settings["start"] == "scores"
+    assert eight.fitted_.reader.contrasts is not None
+    assert set(eight.fitted_.reader.features.parts()) == {"written", "masked", "plain"}
+
+
+def test_the_rate_of_strangers_decides(eight: Attributor) -> None:
+    asked = strangers(6) + corpus(8, 1, seed=2)[0]
+    shares = []
+    for rate in (0.01, 0.05, 1.0):
+        answers = eight.set_params(false_attributions=rate).attribute(asked)
+        for answer in answers:
+            assert answer.stranger is not None
+            assert answer.author == (answer.best.author if answer.stranger <= rate else None)
+            assert answer.false_attributions == rate
+        shares.append(np.mean([answer.author is None for answer in answers]))
+    eight.set_params(false_attributions=0.05)
+    assert shares[0] >= shares[1] > shares[2] == 0.0
+    assert [one.author for one in eight.attribute(strangers(6))] == [None] * 6
+
+
+def test_the_length_of_passages_is_chosen_or_given() -> None:
+    texts = [text for author in range(3) for text in texts_by(author, 3, words=900)]
+    authors = [name(author) for author in range(3) for _ in range(3)]
+    chosen = Attributor("ngrams").fit(texts, authors).fitted_.reader.words
+    assert chosen in (300, 900)
+    given = Attributor("ngrams", passage_words=150).fit(texts, authors)
+    assert given.fitted_.reader.words == 150
+    assert given.authors_[0].passages == 18
+
+
+def test_of_a_very_long_text_some_passages_are_read() -> None:
+    found = cut_all(["word " * 50_000], 100)
+    assert len(found.texts) == MOST_PASSAGES
+    assert len(parts_of_long(cut_all(["word " * 50_000], 60_000)).texts) == 10
+    assert parts_of_long(cut_all(["word " * 1000], 60_000)).texts == ()

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from whowrote.attribution.calibration import Calibration, HeldOut, Norms, Pooling, per_text
+from whowrote.attribution.calibration import (
+    Calibration,
+    HeldOut,
+    Norms,
+    Pooling,
+    Strangers,
+    best_figures,
+    per_text,
+)
 
 AUTHORS = 5
 EVEN = np.full(AUTHORS, -np.log(AUTHORS))
@@ -258,3 +266,50 @@ def test_everything_comes_back_from_json(n: int) -> None:
         after.norms.p_values(figures, words), before.norms.p_values(figures, words)
     )
     assert after.to_dict() == before.to_dict()
+
+
+# Strangers
+
+
+def look_of(n: int, shift: float, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 3)) + shift
+
+
+@pytest.mark.parametrize("n", [30, 400])
+def test_strangers_are_named_as_often_as_asked(n: int) -> None:
+    curve = Strangers.fit(look_of(n, 2.0, 0), np.ones(n, bool), look_of(n, 0.0, 1), 10)
+    shares = curve.share(curve.scores(look_of(4000, 0.0, 2)))
+    for rate in (0.05, 0.2):
+        assert (shares <= rate).mean() == pytest.approx(rate, abs=0.04)
+    own = curve.share(curve.scores(look_of(4000, 2.0, 3)))
+    assert curve.missed(0.05) == pytest.approx((own > 0.05).mean(), abs=0.1)
+    assert (own <= 0.05).mean() > 0.5
+
+
+def test_where_strangers_look_like_everybody_nobody_is_named() -> None:
+    """Negative control: a rate is kept by refusing, not by knowing."""
+    curve = Strangers.fit(look_of(400, 0.0, 0), np.ones(400, bool), look_of(400, 0.0, 1), 10)
+    assert curve.missed(0.05) > 0.9
+
+
+def test_the_figures_are_those_of_the_most_probable() -> None:
+    proba = np.array([[0.2, 0.8], [0.5, 0.5]])
+    found = best_figures(np.array([[1.0, 2], [3, 4]]), np.log(proba), np.array([[5.0, 6], [7, 8]]))
+    np.testing.assert_allclose(found, [[2, np.log(4), 6], [3, 0, 7]], atol=1e-9)
+
+
+def test_strangers_come_back_from_json() -> None:
+    rng = np.random.default_rng(0)
+    norms = Norms.fit(rng.normal(size=(30, 2)), np.full(30, 300), np.arange(30) % 3)
+    curve = Strangers.fit(look_of(50, 1.0, 0), np.ones(50, bool), look_of(50, 0.0, 1), 10)
+    before = Calibration(Pooling(1.0, 0.5), norms, HeldOut(30, 20), curve)
+    after = Calibration.from_dict(json.loads(json.dumps(before.to_dict())))
+    assert after.strangers is not None
+    asked = look_of(20, 0.5, 5)
+    same = [one.share(one.scores(asked)).tolist() for one in (curve, after.strangers)]
+    assert same[0] == same[1]
+
+
+def test_all_texts_make_surer_than_all_but_a_fold() -> None:
+    assert Pooling(2.0, 0.5).sharper(4).temperature == pytest.approx(2 * np.sqrt(3 / 4))
+    assert Pooling(2.0, 0.5).sharper(None) == Pooling(2.0, 0.5)

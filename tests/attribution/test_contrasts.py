@@ -1,5 +1,7 @@
 """Contrasts of training rows come from SVMs that have not seen them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
-from whowrote.attribution.contrasts import TOLERANCE, Contrasts
+from whowrote.attribution.contrasts import (
+    PENALTY,
+    TOLERANCE,
+    Contrasts,
+    Known,
+    _kernels,
+    _Scaled,
+    ridge_contrasts,
+)
 from whowrote.corpus.splits import spread
 from whowrote.progress import Stage, listening
 
@@ -175,3 +185,75 @@ def test_an_author_of_shared_groups_is_in_two_folds_too() -> None:
     groups = np.array([0] * 100 + [1] * 6 + [2] * 6)
     folds = spread(codes, groups, 2, 0)
     assert len(np.unique(folds[codes == 0])) == 2
+
+
+# Few rows: ridge regressions
+
+
+def known_rows(n: int = 36, authors: int = 4, *, dense: bool = False, seed: int = 0) -> Known:
+    X, codes, folds = made_up(n, authors=authors, seed=seed)
+    rows = X.toarray() if dense else X
+    asked = np.arange(n) < n - 4
+    return Known(rows, rows, rows, codes, folds, np.arange(n) % (n - 4), asked)
+
+
+def by_hand(known: Known, away: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """A regression on the other rows alone."""
+    rows = np.asarray(sparse.csr_matrix(known.rows).todense())
+    if not sparse.issparse(known.rows):
+        spread = np.where(rows.std(0) > 0, rows.std(0), 1.0)
+        rows = (rows - rows.mean(0)) / spread / np.sqrt(rows.shape[1])
+    kernel = rows @ rows.T + 1
+    n, k = len(known.codes), known.n_authors
+    targets = np.where(known.codes[:, None] == np.arange(k), 1.0, -1 / (k - 1))
+    thin = np.bincount(known.codes)[known.codes] * k / n
+    kept = np.flatnonzero(~away)
+    left = kernel[np.ix_(kept, kept)] + PENALTY * np.diag(thin[kept])
+    return kernel[np.ix_(asked, kept)] @ np.linalg.solve(left, targets[kept])
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_held_out_answers_are_those_of_a_regression_without_them(dense: bool) -> None:
+    known = known_rows(dense=dense)
+    contrasts, held = ridge_contrasts(known, {"features": slice(0, None)})
+    ((view, weight),) = held.weights
+    assert view == "features"
+    for fold in np.unique(known.folds):
+        out = known.folds == fold
+        expected = weight * by_hand(known, out, np.flatnonzero(out))
+        np.testing.assert_allclose(held.held_out[out], expected, rtol=1e-8, atol=1e-10)
+        for author in range(known.n_authors):
+            theirs = known.codes == author
+            asked = np.flatnonzero(out & theirs)
+            expected = weight * by_hand(known, out | theirs, asked)
+            others = np.arange(known.n_authors) != author
+            np.testing.assert_allclose(held.strangers[asked][:, others], expected[:, others])
+            assert np.isnan(held.strangers[asked][:, author]).all()
+    everyone = weight * by_hand(known, np.zeros(len(known.codes), bool), np.arange(36))
+    np.testing.assert_allclose(contrasts.transform(known.rows), everyone, atol=5e-3)
+
+
+def test_a_regression_that_has_seen_the_row_says_more() -> None:
+    """Negative control: what was held out matters."""
+    known = known_rows()
+    contrasts, held = ridge_contrasts(known, {"features": slice(0, None)})
+    own = np.arange(36), known.codes
+    assert (contrasts.transform(known.rows)[own] > held.held_out[own]).mean() > 0.95
+
+
+def test_the_view_that_tells_authors_apart_counts() -> None:
+    known = known_rows(120)
+    noise = sparse.csr_matrix(np.random.default_rng(1).random((120, 50)) / 10)
+    both = sparse.csr_matrix(sparse.hstack([known.rows, noise]))
+    known = replace(known, rows=both, as_new=both, as_stranger=both)
+    _, held = ridge_contrasts(known, {"written": slice(0, 300), "masked": slice(300, 350)})
+    weights = dict(held.weights)
+    assert set(weights) == {"written", "masked"}
+    assert weights["written"] > 2 * weights["masked"]
+
+
+def test_common_and_rare_columns_are_multiplied_alike() -> None:
+    known = known_rows()
+    scaled = _Scaled.of(known.rows)
+    for product in _kernels(known, scaled, slice(0, None)):
+        np.testing.assert_allclose(product, (known.rows @ known.rows.T).toarray(), atol=1e-12)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import log_softmax
 from sklearn.datasets import make_circles, make_moons
 
 from whowrote import MixtureVAEClassifier
@@ -65,3 +66,33 @@ def test_it_is_stored_and_said(tmp_path: Path) -> None:
     np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
     with pytest.raises(InputError, match=r"start is 'logistics'.*did you mean 'logistic'"):
         MixtureVAEClassifier(start="logistics").fit(X, y)
+
+
+# From scores
+
+
+def scores(n: int = 90, k: int = 6, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    S = rng.normal(size=(n, k)) * 0.8
+    S[np.arange(n), y] += 1.5
+    return S, y
+
+
+@pytest.mark.parametrize("unit", [1.0, 30.0])
+def test_scores_answer_as_they_stand_and_are_calibrated(unit: float) -> None:
+    S, y = scores()
+    model = MixtureVAEClassifier(start="scores", random_state=0).fit(unit * S, y)
+    new, truth = scores(3000, seed=1)
+    proba = model.predict_proba(unit * new)
+    np.testing.assert_array_equal(proba.argmax(1), new.argmax(1))
+    best = [-log_softmax(t * new, axis=1)[np.arange(3000), truth].mean() for t in (1, 1.5, 2, 2.5)]
+    loss = -np.log(proba[np.arange(3000), truth]).mean()
+    assert loss < min(best) + 0.05
+    assert model.means_.shape == (6, 5)
+
+
+def test_scores_need_a_column_per_class() -> None:
+    S, y = scores()
+    with pytest.raises(InputError, match=r"has 5 columns for 6 classes.*a column per class"):
+        MixtureVAEClassifier(start="scores").fit(S[:, :5], y)

@@ -172,3 +172,34 @@ def test_passages_of_one_text_do_not_keep_a_column_alive() -> None:
     column = next(c for c, gram in features.names_in("only").items() if gram == "only")
     assert features.as_new(rows, np.array([0, 1, 2, 3]))[0, column] > 0
     assert features.as_new(rows, np.array([0, 0, 1, 2]))[0, column] == 0
+
+
+# Readings
+
+
+def test_readings_stand_side_by_side_and_come_back() -> None:
+    texts = ["Yes, I saw Nantucket!", "No; she saw 12 whales.", "yes i saw nantucket"]
+    features = NGrams(min_df=(1, 1), readings=("plain", "written", "masked")).fit(texts)
+    fitted = features.fitted()
+    assert list(fitted.readings()) == ["written", "masked", "plain"]
+    rows = fitted.transform(texts)
+    plain = rows[:, fitted.readings()["plain"]].toarray()
+    written = rows[:, fitted.readings()["written"]].toarray()
+    np.testing.assert_allclose(plain[0], plain[2])
+    assert np.abs(written[0] - written[2]).max() > 0.05
+    again = FittedNGrams.restore(fitted.state())
+    np.testing.assert_array_equal(again.transform(texts).toarray(), rows.toarray())
+    assert features.as_new(rows, np.arange(3)).shape == rows.shape
+    assert set(features.names_in("No whales").values()) >= {"No", "xxxxxx", "whales"}
+
+
+def test_of_one_reading_rows_are_those_without_a_choice() -> None:
+    texts = ["Yes, I saw.", "No; she saw."]
+    one, other = (NGrams(**s).fit_transform(texts) for s in ({}, {"readings": ("written",)}))
+    np.testing.assert_array_equal(one.toarray(), other.toarray())
+
+
+@pytest.mark.parametrize("readings", [(), ("loud",)])
+def test_unknown_readings_are_refused(readings: tuple[str, ...]) -> None:
+    with pytest.raises(InputError, match=r"readings is .*it must name some of written"):
+        NGrams(readings=readings).fit(["a text", "and another"])

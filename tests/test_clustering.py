@@ -233,7 +233,12 @@ def test_an_author_is_matched_with_one_group_only() -> None:
         (2, 3, {}, r"the corpus has 3 texts and grouping needs at least 4: add texts"),
         ("auto", 11, {}, r"11 texts and choosing a number of authors needs at least 12"),
         ("auto", 12, {"max_authors": 0}, r"max_authors is 0; it must be at least 1: give 12"),
-        (2, 6, {"features": "words"}, r"features is 'words'; it must be one of adhominem, ngrams"),
+        (
+            2,
+            6,
+            {"features": "words"},
+            r"features is 'words'; it must be one of adhominem, style, ngrams",
+        ),
     ],
 )
 def test_bad_requests(n_authors: Any, texts: int, options: dict[str, Any], message: str) -> None:

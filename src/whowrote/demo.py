@@ -74,6 +74,7 @@ class Answer:
     answer: str | None
     best: str
     probability: float
+    stranger: float | None
     typicality: float
     right: bool
     enrolled: bool
@@ -253,6 +254,7 @@ def answer_of(address: Address, found: Attribution, svm: str, enrolled: Sequence
         answer=found.author,
         best=found.best.author,
         probability=found.best.probability,
+        stranger=found.stranger,
         typicality=found.typicality,
         right=found.author == truth,
         enrolled=truth is not None,
@@ -348,9 +350,9 @@ def _question(result: DemoResult) -> str:
 
 def _table(result: DemoResult) -> report.Table:
     return report.Table(
-        ["year", "held by", "whowrote", "probability", "typicality", "", "n-gram SVM"],
+        ["year", "held by", "whowrote", "probability", "strangers", "typicality", "", "n-gram SVM"],
         [_row(answer) for answer in result.answers],
-        ["number", "text", "text", "number", "number", "text", "text"],
+        ["number", "text", "text", "number", "number", "number", "text", "text"],
         [_mark(answer) for answer in result.answers],
     )
 
@@ -361,6 +363,7 @@ def _row(answer: Answer) -> list[str]:
         answer.author,
         answer.answer or "none of these",
         percent(answer.probability),
+        "-" if answer.stranger is None else fine_percent(answer.stranger),
         fine_percent(answer.typicality),
         "right" if answer.right else "wrong",
         answer.svm,

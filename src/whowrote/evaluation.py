@@ -3,7 +3,7 @@
 Texts are cut into folds, groups whole; each fold is attributed by a model that has learnt from the
 others. The answers of all folds together give the figures of :mod:`whowrote.metrics`, the error
 against the length of the texts, and how often "none of these" was said of texts whose author was
-enrolled: each such answer is wrong, and the share should be near ``none_below``.
+enrolled: each such answer is wrong, the price of refusing strangers.
 """
 
 from __future__ import annotations

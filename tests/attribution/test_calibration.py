@@ -272,12 +272,14 @@ def test_everything_comes_back_from_json(n: int) -> None:
 
 
 def look_of(n: int, shift: float, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(n, 3)) + shift
+    return np.random.default_rng(seed).normal(size=(n, 4)) + shift
 
 
 @pytest.mark.parametrize("n", [30, 400])
 def test_strangers_are_named_as_often_as_asked(n: int) -> None:
-    curve = Strangers.fit(look_of(n, 2.0, 0), np.ones(n, bool), look_of(n, 0.0, 1), 10)
+    curve = Strangers.fit(
+        look_of(n, 2.0, 0), np.ones(n, bool), look_of(n, 0.0, 1), np.arange(n) % 10
+    )
     shares = curve.share(curve.scores(look_of(4000, 0.0, 2)))
     for rate in (0.05, 0.2):
         assert (shares <= rate).mean() == pytest.approx(rate, abs=0.04)
@@ -288,20 +290,25 @@ def test_strangers_are_named_as_often_as_asked(n: int) -> None:
 
 def test_where_strangers_look_like_everybody_nobody_is_named() -> None:
     """Negative control: a rate is kept by refusing, not by knowing."""
-    curve = Strangers.fit(look_of(400, 0.0, 0), np.ones(400, bool), look_of(400, 0.0, 1), 10)
+    curve = Strangers.fit(
+        look_of(400, 0.0, 0), np.ones(400, bool), look_of(400, 0.0, 1), np.arange(400) % 10
+    )
     assert curve.missed(0.05) > 0.9
 
 
 def test_the_figures_are_those_of_the_most_probable() -> None:
     proba = np.array([[0.2, 0.8], [0.5, 0.5]])
-    found = best_figures(np.array([[1.0, 2], [3, 4]]), np.log(proba), np.array([[5.0, 6], [7, 8]]))
-    np.testing.assert_allclose(found, [[2, np.log(4), 6], [3, 0, 7]], atol=1e-9)
+    tables = np.arange(12.0).reshape(3, 2, 2)
+    found = best_figures(tables[0], np.log(proba), tables[1], tables[2])
+    np.testing.assert_allclose(found, [[1, np.log(4), 5, 9], [2, 0, 6, 10]], atol=1e-9)
 
 
 def test_strangers_come_back_from_json() -> None:
     rng = np.random.default_rng(0)
     norms = Norms.fit(rng.normal(size=(30, 2)), np.full(30, 300), np.arange(30) % 3)
-    curve = Strangers.fit(look_of(50, 1.0, 0), np.ones(50, bool), look_of(50, 0.0, 1), 10)
+    curve = Strangers.fit(
+        look_of(50, 1.0, 0), np.ones(50, bool), look_of(50, 0.0, 1), np.arange(50) % 10
+    )
     before = Calibration(Pooling(1.0, 0.5), norms, HeldOut(30, 20), curve)
     after = Calibration.from_dict(json.loads(json.dumps(before.to_dict())))
     assert after.strangers is not None

@@ -460,19 +460,18 @@ def _calibrate(
     calibration = Calibration(pooling, norms, held_out)
     if learnt.strangers is None or len(truth.log_share) < LEAST_PEOPLE:
         return calibration
-    inside = best_figures(every[..., -1], answers, every[..., 0])
-    outside = _as_strangers(learnt, model, pooling, every[..., 0], truth)
+    standing = norms.standing(every, truth.words)
+    inside = best_figures(every[..., -1], answers, every[..., 0], standing)
+    outside = _as_strangers(learnt, model, calibration, every, truth)
     right = answers.argmax(axis=1) == codes
-    return replace(
-        calibration, strangers=Strangers.fit(inside, right, outside, len(truth.log_share))
-    )
+    return replace(calibration, strangers=Strangers.fit(inside, right, outside, codes))
 
 
 def _as_strangers(
     learnt: Learnt,
     model: FittedClassifier,
-    pooling: Pooling,
-    nearness: FloatArray,
+    calibration: Calibration,
+    figures: FloatArray,
     truth: _Truth,
 ) -> FloatArray:
     """The figures of every text as answered by what knows nothing of its author."""
@@ -484,7 +483,11 @@ def _as_strangers(
     log_proba = model.score(contrasts).log_proba.mean(axis=0)
     evidence = per_text(log_proba - truth.log_share, passages.document)
     log_prior = prior_of(truth.prior, truth.log_share)
-    answers = pooling.log_proba(evidence, passages.counts, log_prior)
+    answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
     answers[np.arange(len(codes)), codes] = -np.inf
     answers = log_softmax(answers, axis=1)
-    return best_figures(mean_per_text(contrasts, passages), answers, nearness)
+    figures = figures.copy()
+    figures[..., -2] = mean_per_text(log_proba, passages)
+    figures[..., -1] = mean_per_text(contrasts, passages)
+    standing = calibration.norms.standing(figures, truth.words)
+    return best_figures(figures[..., -1], answers, figures[..., 0], standing)

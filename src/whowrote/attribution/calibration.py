@@ -169,14 +169,17 @@ class Strangers:
     .. math:: s = \sum_j w_j \frac{f_j - c_j}{\sigma_j}, \qquad
         p(s) = \frac{1 + \#\{s_i \ge s\}}{n + 1}
 
-    of the best author's contrast, the log odds of their probability, and how near the text is to
-    the mean of their texts. :math:`s_i` are the texts of authors about whom the model that answers
-    knows nothing: p is the share of strangers' texts that look as much like somebody enrolled. Few
-    texts are taken for a sample of a Student-t distribution.
+    of the best author's contrast, the log odds of their probability, how near the text is to the
+    mean of their texts, and how it stands among them (:class:`Norms`). :math:`s_i` are texts of
+    authors about whom the model that answers knows nothing: p is the share of strangers' texts that
+    look as much like somebody enrolled. The weights are those of a logistic regression of held-out
+    texts against strangers', drawn to ``FIRST``; a text is scored by weights that were learnt
+    without its author. Few texts are taken for a sample of a Student-t distribution.
     """
 
     centers: FloatArray
     spreads: FloatArray
+    weights: FloatArray
     reference: FloatArray
     """Scores of strangers' texts, ascending."""
     own: FloatArray
@@ -185,34 +188,41 @@ class Strangers:
     """Of so many held-out texts."""
     people: int
 
-    WEIGHTS: ClassVar = np.array([0.6, 0.6, 0.3])
-    RANKED_FROM: ClassVar = 40
-    """Strangers' texts from which on p is a rank: it can then be one in forty."""
+    FIRST: ClassVar = np.array([0.6, 0.6, 0.3, 0.3])
+    STRENGTH: ClassVar = 30.0
+    """The first weights count as so many texts, about."""
 
     @classmethod
     def fit(
-        cls, inside: FloatArray, right: NDArray[np.bool_], outside: FloatArray, people: int
+        cls, inside: FloatArray, right: NDArray[np.bool_], outside: FloatArray, codes: IntArray
     ) -> Self:
-        """From the figures (texts, 3) of held-out texts, and of the same as strangers' texts."""
+        """From the figures (texts, 4) of held-out texts, and of the same as strangers' texts."""
         both = np.concatenate([inside, outside])
-        nothing = np.zeros(0)
-        spreads = np.maximum(both.std(0), 1e-9)
-        found = cls(both.mean(0), spreads, nothing, nothing, 0, people)
-        return replace(
-            found,
-            reference=np.sort(found.scores(outside)),
-            own=np.sort(found.scores(inside)[right]),
-            held_out=len(inside),
+        centers, spreads = both.mean(0), np.maximum(both.std(0), 1e-9)
+        scaled = [(one - centers) / spreads for one in (inside, outside)]
+        scores = np.empty((2, len(codes)))
+        for author in np.unique(codes):
+            own = codes == author
+            weights = _separating(scaled[0][~own], scaled[1][~own], cls.FIRST, cls.STRENGTH)
+            scores[:, own] = [one[own] @ weights for one in scaled]
+        return cls(
+            centers,
+            spreads,
+            _separating(*scaled, cls.FIRST, cls.STRENGTH),
+            np.sort(scores[1]),
+            np.sort(scores[0][right]),
+            len(codes),
+            len(np.unique(codes)),
         )
 
     def scores(self, figures: FloatArray) -> FloatArray:
         """Larger the more the text is like one of the enrolled."""
-        return np.asarray(((figures - self.centers) / self.spreads) @ self.WEIGHTS)
+        return np.asarray(((figures - self.centers) / self.spreads) @ self.weights)
 
     def share(self, scores: FloatArray) -> FloatArray:
         """p: the share of strangers' texts that look as much like somebody enrolled."""
         n = len(self.reference)
-        if n >= self.RANKED_FROM:
+        if n >= RANKED_FROM:
             below = np.searchsorted(self.reference, scores, side="left")
             return np.asarray((1 + n - below) / (n + 1))
         spread = max(float(self.reference.std(ddof=1)), 1e-9) * np.sqrt(1 + 1 / n)
@@ -223,12 +233,37 @@ class Strangers:
         return 1.0 - float((self.share(self.own) <= rate).sum()) / self.held_out
 
 
-def best_figures(contrasts: FloatArray, log_proba: FloatArray, nearness: FloatArray) -> FloatArray:
-    """The figures of :class:`Strangers` for the best author of each text, (texts, 3)."""
+def _separating(
+    inside: FloatArray, outside: FloatArray, first: FloatArray, strength: float
+) -> FloatArray:
+    """Weights of a logistic regression that counts both sides alike, drawn to the first ones."""
+    from scipy.optimize import minimize
+
+    rows, sign = (
+        np.concatenate([inside, outside]),
+        np.repeat([1.0, -1.0], [len(inside), len(outside)]),
+    )
+
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
+        margin = sign * (point[0] + rows @ point[1:])
+        slope = -sign / (1 + np.exp(np.minimum(margin, 500)))
+        away = point[1:] - first
+        value = np.logaddexp(0, -margin).sum() + strength * away @ away / 2
+        return float(value), np.concatenate([[slope.sum()], slope @ rows + strength * away])
+
+    found = minimize(loss, np.concatenate([[0.0], first]), jac=True, method="L-BFGS-B").x
+    return np.asarray(found[1:])
+
+
+def best_figures(
+    contrasts: FloatArray, log_proba: FloatArray, nearness: FloatArray, standing: FloatArray
+) -> FloatArray:
+    """The figures of :class:`Strangers` for the best author of each text, (texts, 4)."""
     rows, best = np.arange(len(log_proba)), log_proba.argmax(axis=1)
     top = np.minimum(log_proba[rows, best], -1e-12)
     odds = top - np.log(-np.expm1(top))
-    return np.stack([contrasts[rows, best], odds, nearness[rows, best]], axis=1)
+    others = [one[rows, best] for one in (contrasts, nearness, standing)]
+    return np.stack([others[0], odds, *others[1:]], axis=1)
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,8 @@ class FittedAttributor:
         curve = self.calibration.strangers
         if curve is None:
             return [None] * len(log_proba)
-        figures = best_figures(found.figures[..., -1], log_proba, found.figures[..., 0])
+        standing = self.calibration.norms.standing(found.figures, found.words)
+        figures = best_figures(found.figures[..., -1], log_proba, found.figures[..., 0], standing)
         shares = curve.share(curve.scores(figures)).tolist()
         return [None if math.isnan(share) else share for share in shares]
 

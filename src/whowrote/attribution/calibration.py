@@ -208,7 +208,7 @@ class Strangers:
         return cls(
             centers,
             spreads,
-            _separating(*scaled, cls.FIRST, cls.STRENGTH),
+            _separating(scaled[0], scaled[1], cls.FIRST, cls.STRENGTH),
             np.sort(scores[1]),
             np.sort(scores[0][right]),
             len(codes),

@@ -16,9 +16,9 @@ runner = CliRunner()
 ROOSEVELT, EISENHOWER, LINCOLN = "Franklin D. Roosevelt", "Dwight D. Eisenhower", "Abraham Lincoln"
 RESULT = DemoResult(
     answers=(
-        Answer("1", 1934, ROOSEVELT, "Ann", "Ann", 0.999, 0.5, True, True, "Ann", True),
-        Answer("2", 1954, EISENHOWER, "Bob", "Bob", 0.61, 0.08, False, True, "Cyd", False),
-        Answer("3", 1861, LINCOLN, None, "Bob", 0.44, 0.002, True, False, "Bob", False),
+        Answer("1", 1934, ROOSEVELT, "Ann", "Ann", 0.999, 0.001, 0.5, True, True, "Ann", True),
+        Answer("2", 1954, EISENHOWER, "Bob", "Bob", 0.61, 0.04, 0.08, False, True, "Cyd", False),
+        Answer("3", 1861, LINCOLN, None, "Bob", 0.44, None, 0.002, True, False, "Bob", False),
     ),
     enrolled=(ROOSEVELT, EISENHOWER),
     outsider=LINCOLN,

@@ -32,13 +32,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.stats import rankdata
 from sklearn.svm import LinearSVC
 
 from whowrote import AdHominem, Attributor, __version__
 from whowrote.baselines import BurrowsDelta, NGramSVM
 from whowrote.features import NGrams
 from whowrote.files import write_text
+from whowrote.metrics import auc, calibration_error
 
 MOST_AUTHORS, ASKED, OPEN_ASKED = 30, 15, 15
 LEAST_WORDS = {"pan11": 25}
@@ -142,20 +142,9 @@ def figures(name: str, scores: NDArray[Any], truth: NDArray[np.int64]) -> dict[s
     found = {"error": float((best != truth).mean())}
     if name in CALIBRATED:
         sure = np.exp(scores.max(axis=1))
-        bins = np.minimum((sure * 10).astype(int), 9)
-        gaps = [
-            abs(sure[bins == b].mean() - (best == truth)[bins == b].mean()) * (bins == b).mean()
-            for b in np.unique(bins)
-        ]
-        found["ece"] = float(sum(gaps))
+        found["ece"] = calibration_error(sure, best == truth, n_bins=10)
         found["log_loss"] = float(-scores[np.arange(len(truth)), truth].mean())
     return found
-
-
-def area(scores: NDArray[Any], inside: NDArray[np.bool_]) -> float:
-    """Under the ROC curve."""
-    ranks, n = rankdata(scores), inside.sum()
-    return float((ranks[inside].sum() - n * (n + 1) / 2) / (n * (~inside).sum()))
 
 
 def closed(case: Draw) -> dict[str, Any]:
@@ -181,8 +170,8 @@ def open_set(case: Draw) -> dict[str, Any]:
     curve = model.fitted_.calibration.strangers
     return {
         "whowrote": {
-            "area": area(own, inside),
-            "area of its best probability": area(
+            "area": auc(own, inside),
+            "area of its best probability": auc(
                 np.array([one.best.probability for one in found]), inside
             ),
             "false attributions": float((named[~inside] >= 0).mean()),
@@ -190,7 +179,7 @@ def open_set(case: Draw) -> dict[str, Any]:
             "expected missed": None if curve is None else curve.missed(FALSE_ATTRIBUTIONS),
         },
         "n-gram SVM": {
-            "area": area(wide, inside),
+            "area": auc(wide, inside),
             "correct attributions": float((right & (wide > limit))[inside].mean()),
         },
     }

@@ -57,9 +57,10 @@ from whowrote.attribution.rows import (
     learn_from_few,
     learn_to_read,
     mean_per_text,
+    n_passages,
 )
 from whowrote.attribution.verification import fit_verifier
-from whowrote.corpus.splits import finer, spread
+from whowrote.corpus.splits import finer, spread, usual_groups
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
@@ -163,8 +164,8 @@ class Attributor(BaseEstimator):
         corpus = as_corpus(texts, authors).labelled()
         corpus.require_attribution(min_texts=1)
         codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
-        smallest = cut_all(corpus.texts, int(self.passage_words or WORDS))
-        require_two_rows(corpus.author_names, codes[smallest.document])
+        pieces = n_passages(np.array(corpus.word_counts), int(self.passage_words or WORDS))
+        require_two_rows(corpus.author_names, np.repeat(codes, pieces))
         learn = self._learn_from_few if self._few(corpus) else self._learn_from_many
         learnt, model, held_out = learn(corpus, codes)
         passages = learnt.read.passages
@@ -237,8 +238,7 @@ class Attributor(BaseEstimator):
         self, corpus: Corpus, codes: IntArray, words: int
     ) -> tuple[Learnt, MixtureVAEClassifier]:
         _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
-        each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
-        n_folds = int(np.clip(np.median(each), 2, MOST_FOLDS))
+        n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
         folds = spread(codes, groups, n_folds, int(self.random_state))
         features = clone(named(self.features, few=True))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
@@ -307,8 +307,7 @@ class Attributor(BaseEstimator):
         groups, seed = groups[passages.document], int(self.random_state)
         # Where authors have few groups, more folds would take unequal shares from them, and one
         # whose text is held out would look like less of themselves than the others do.
-        each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
-        usual = int(np.median(each))
+        usual = usual_groups(codes, groups)
         members = spread(codes, groups, max(2, min(n_members, usual)), seed)
         if len(codes) >= MANY_ROWS or usual < 2 * n_members:
             return members, members

@@ -21,15 +21,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from whowrote.arrays import Arrays, FloatArray, IntArray
-from whowrote.attribution.rows import Read
+from whowrote.attribution.rows import Passages, Read
 
 
 def text_rows(read: Read) -> sparse.csr_matrix:
     """A row per text: the mean of its passages' rows."""
-    document, counts = read.passages.document, read.passages.counts
+    return sparse.csr_matrix(mean_rows(read.passages, sparse.csr_matrix(read.X)))
+
+
+def mean_rows(passages: Passages, rows: Any) -> Any:
+    """The same of other rows of the passages, sparse or dense as these are."""
+    document, counts = passages.document, passages.counts
     place = (document, np.arange(len(document)))
     share = sparse.csr_matrix((1.0 / counts[document], place), shape=(len(counts), len(document)))
-    return sparse.csr_matrix(share @ sparse.csr_matrix(read.X))
+    return share @ rows
 
 
 def row_products(rows: sparse.csr_matrix, other: sparse.csr_matrix) -> FloatArray:

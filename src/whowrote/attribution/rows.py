@@ -44,7 +44,16 @@ def cut(text: str, words: int = WORDS) -> list[str]:
     'one  two\n three four'
     """
     starts = [match.start() for match in _WORD.finditer(text)]
-    return _cut(text, starts, max(1, round(len(starts) / words)))
+    return _cut(text, starts, int(n_passages(len(starts), words)))
+
+
+def n_passages(n_words: IntArray | int, words: int) -> IntArray:
+    """How many passages texts of so many words are cut into.
+
+    >>> n_passages(np.array([10, 450, 1000]), 300).tolist()
+    [1, 2, 3]
+    """
+    return np.maximum(1, np.rint(np.asarray(n_words) / words)).astype(np.intp)
 
 
 def _cut(text: str, starts: Sequence[int], pieces: int) -> list[str]:
@@ -141,8 +150,6 @@ class Learnt:
     as_new: Read
     strangers: FloatArray | None = None
     """Contrasts of the passages by what knows nothing of their authors; own columns are NaN."""
-    weights: tuple[tuple[str, float], ...] = ()
-    """How much each view of the columns counts, where they were weighed."""
     n_folds: int | None = None
     """Where new texts are answered by more texts than held-out ones were: by how many folds."""
 
@@ -184,6 +191,5 @@ def learn_from_few(
         Read(passages, X[:m], own),
         Read(passages, as_new[:m], own),
         found.strangers[:m],
-        found.weights,
         int(folds.max()) + 1,
     )

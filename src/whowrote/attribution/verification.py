@@ -33,8 +33,8 @@ from scipy.special import expit
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Comparison, Reference, words_of
-from whowrote.attribution.profiles import row_products, unit_rows
-from whowrote.attribution.rows import Passages, cut, cut_all
+from whowrote.attribution.profiles import mean_rows, row_products, unit_rows
+from whowrote.attribution.rows import cut, cut_all
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
 from whowrote.features.interface import FEW_TOKENS, FittedFeatures
@@ -85,7 +85,7 @@ def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:
 def read_by_extractor(extractor: FittedAdHominem, texts: Sequence[str]) -> Sides:
     """Mean vectors of passages."""
     passages = cut_all(texts)
-    vectors = _means(passages, extractor.transform(passages.texts))
+    vectors = mean_rows(passages, extractor.transform(passages.texts))
     return Sides({VECTORS: np.asarray(vectors, dtype=np.float64)}, words_of(texts))
 
 
@@ -93,16 +93,9 @@ def read_by_features(features: FittedFeatures, texts: Sequence[str]) -> Sides:
     """Mean rows of passages, block by block."""
     passages = cut_all(texts)
     rows = sparse.csr_matrix(
-        _means(passages, sparse.csr_matrix(features.transform(passages.texts)))
+        mean_rows(passages, sparse.csr_matrix(features.transform(passages.texts)))
     )
     return Sides({name: rows[:, own] for name, own in features.blocks().items()}, words_of(texts))
-
-
-def _means(passages: Passages, rows: Any) -> Any:
-    """A row per text: the mean over its passages."""
-    document, counts = passages.document, passages.counts
-    place = (document, np.arange(len(document)))
-    return sparse.csr_matrix((1.0 / counts[document], place)) @ rows
 
 
 def joined(texts: str | Sequence[str]) -> str:

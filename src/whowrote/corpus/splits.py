@@ -271,6 +271,16 @@ def _check_training(
             )
 
 
+def usual_groups(codes: IntArray, groups: IntArray) -> int:
+    """How many groups of rows an author has, in the median.
+
+    >>> usual_groups(np.array([0, 0, 1, 1, 1]), np.array([0, 0, 1, 2, 3]))
+    2
+    """
+    each = [len(np.unique(groups[codes == k])) for k in range(int(codes.max()) + 1)]
+    return int(np.median(each))
+
+
 def spread(codes: IntArray, groups: IntArray, n_folds: int, seed: int) -> IntArray:
     """A fold for every row: groups stay whole if they can, every author is in two folds at least.
 

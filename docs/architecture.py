@@ -37,6 +37,7 @@ FLOORS: tuple[dict[str, str], ...] = (
     {
         "corpus": "reads, splits, audits texts",
         "metrics": "figures of merit",
+        "ratios": "figures of likelihood ratios",
         "model": "the bound; torch alone",
     },
     {"features": "texts to rows (n, L)"},
@@ -45,6 +46,7 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"sweep": "many fits, resumable"},
     {"attribution": "from rows to an answer"},
     {"evaluation": "cross-validation", "clustering": "texts without labels"},
+    {"validation": "conditions of a case"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
@@ -58,7 +60,7 @@ FLOW = {
     3: "q(x | o)",
     4: "log p(author | o)",
     6: "Attribution",
-    8: "page",
+    9: "page",
 }
 
 

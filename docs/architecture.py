@@ -37,10 +37,9 @@ FLOORS: tuple[dict[str, str], ...] = (
     {
         "corpus": "reads, splits, audits texts",
         "metrics": "figures of merit",
-        "ratios": "figures of likelihood ratios",
         "model": "the bound; torch alone",
     },
-    {"features": "texts to rows (n, L)"},
+    {"features": "texts to rows (n, L)", "ratios": "their cost and bounds"},
     {"training": "one visible loop"},
     {"baselines": "what is to be beaten", "estimators": "the scikit-learn face"},
     {"sweep": "many fits, resumable"},

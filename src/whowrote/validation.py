@@ -12,7 +12,7 @@ corpus goes in, records come out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ from whowrote.attribution.verification import (
     read_by_extractor,
     read_by_features,
 )
-from whowrote.corpus.splits import folds
+from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.evaluation import possible_folds
@@ -403,9 +403,7 @@ def answers_at(
 
     corpus = corpus.labelled()
     authors = [str(author) for author in corpus.authors]
-    splits = folds(
-        authors, corpus.groups, ids=corpus.ids, n_folds=possible_folds(corpus), random_state=seed
-    )
+    splits = _folds(corpus, seed)
     found: dict[int | None, list[tuple[float, bool, bool]]] = {words: [] for words in lengths}
     random = np.random.default_rng([seed, 41])
     start = random.random(len(corpus))
@@ -476,9 +474,9 @@ def strangers_refused(
         rows = range(len(corpus))
         inside = corpus.subset(r for r in rows if corpus.authors[r] not in out)
         outside = corpus.subset(r for r in rows if corpus.authors[r] in out)
-        split = next(_splits(inside, seed))
-        fitted = clone(attributor).fit(inside.subset(split[0])).fitted()
-        asked = inside.subset(split[1])
+        split = _folds(inside, seed)[0]
+        fitted = clone(attributor).fit(inside.subset(split.train)).fitted()
+        asked = inside.subset(split.held_out)
         refused += [one.author is None for one in fitted.attribute(outside)]
         answers = zip(fitted.attribute(asked), asked.authors, strict=True)
         kept += [one.author == author for one, author in answers]
@@ -494,9 +492,7 @@ def strangers_refused(
     )
 
 
-def _splits(corpus: Corpus, seed: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+def _folds(corpus: Corpus, seed: int) -> tuple[Split, ...]:
     authors = [str(author) for author in corpus.authors]
-    for split in folds(
-        authors, corpus.groups, ids=corpus.ids, n_folds=possible_folds(corpus), random_state=seed
-    ):
-        yield split.train, split.held_out
+    n_folds = possible_folds(corpus)
+    return folds(authors, corpus.groups, ids=corpus.ids, n_folds=n_folds, random_state=seed)

@@ -47,7 +47,7 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"evaluation": "cross-validation", "clustering": "texts without labels"},
     {"validation": "conditions of a case"},
     {"plots": "figures", "report": "an HTML page"},
-    {"demo": "the main job, end to end"},
+    {"demo": "the main job, end to end", "case": "texts, log, findings"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
 )
 HEIGHT = {room: height for height, floor in enumerate(FLOORS) for room in floor}

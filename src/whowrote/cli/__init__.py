@@ -26,6 +26,7 @@ COMMANDS = {
     "cluster": "corpora",
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
+    "case": "cases",
     "demo": "measures",
     **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
 }

@@ -24,3 +24,7 @@ from whowrote.plots.quality import reliability_diagram as reliability_diagram
 from whowrote.plots.style import save as save
 from whowrote.plots.style import save_all as save_all
 from whowrote.plots.style import svg as svg
+from whowrote.plots.tippett import RatioRow as RatioRow
+from whowrote.plots.tippett import calibration_plot as calibration_plot
+from whowrote.plots.tippett import ratio_rows as ratio_rows
+from whowrote.plots.tippett import tippett_plot as tippett_plot

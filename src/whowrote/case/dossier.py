@@ -1,0 +1,252 @@
+"""The report of a case: one HTML page that stands alone, and the same as JSON.
+
+Findings go in. Page one says what was asked, what was found and what was not. Everything written is
+escaped, the page forbids itself to load anything, figures are in it as data, and the same findings
+give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import Environment, StrictUndefined
+
+from whowrote.case.exhibits import FINDINGS, Case, problems
+from whowrote.case.findings import RATIO
+from whowrote.errors import InputError
+from whowrote.files import sha256_of, write_text
+from whowrote.formatting import fine_percent, percent
+from whowrote.plots import RatioRow, calibration_plot, ratio_rows, reliability_diagram, svg
+from whowrote.plots.tippett import tippett_plot
+from whowrote.ratios import SCALE, as_ratio
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PAGE, DATA = "report.html", "report.json"
+ROWS_A_FIGURE = 30
+"""More rows of one figure would not fit a printed page."""
+LICENCES = {
+    "ngrams": "No weights: n-grams are counted in the texts of the case.",
+    "adhominem": "Weights of the packaged extractor: terms and data in docs/model_card.md.",
+    "style": "Weights changed from all-MiniLM-L6-v2, Apache License 2.0: docs/model_card.md.",
+}
+LICENCES["hybrid"] = LICENCES["adhominem"]
+LIMITS = (
+    "A likelihood ratio weighs two propositions about likeness of style. It is not the "
+    "probability that somebody wrote the text: that also depends on everything else that is known.",
+    "It holds for texts like those it was measured on: their language, kind, time and topics. "
+    "Known texts on other topics than the questioned one, or of another kind, may mislead.",
+    "Somebody who hides their style, imitates another's, or has a text rewritten, by a person or "
+    "by a program, is not found by it.",
+    "Who is not among the candidates or the reference people can only be missed: a ratio above 1 "
+    "for one candidate does not exclude everybody else.",
+    "The interval is that of other samples of the population; a wrong population is not in it.",
+)
+
+
+def write_report(case: Case) -> tuple[Path, Path]:
+    """Write the page and its data, each whole or not at all, and log both hashes."""
+    target = case.folder / FINDINGS
+    if case.log.last("findings") is None or not target.is_file():
+        raise InputError(f"'{case.folder}' has no findings yet: `whowrote case run` makes them")
+    wrong = [one for one in problems(case.folder) if not one.startswith((PAGE, DATA))]
+    if wrong:
+        raise InputError(f"{wrong[0]}; a report needs sound findings: `whowrote case replay`")
+    data = contents(case, json.loads(target.read_text(encoding="utf-8")))
+    page, plain = case.folder / PAGE, case.folder / DATA
+    write_text(page, render(data))
+    write_text(plain, json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    case.record("report", {"sha256": {one.name: sha256_of(one) for one in (page, plain)}})
+    return page, plain
+
+
+def contents(case: Case, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page says, as plain values."""
+    entry = case.log.last("findings")
+    assert entry is not None  # for the type checker: write_report has looked
+    dense = found["calibration"]["features"]
+    return {
+        **{name: found[name] for name in ("question", "texts", "findings", "versions")},
+        "audit": _audit(found["audit"]),
+        "validation": {
+            **found["validation"],
+            "ratios": [_without(one, "log10_lr", "same") for one in found["validation"]["ratios"]],
+            "answers": [
+                _without(one, "confidence", "right") for one in found["validation"]["answers"]
+            ],
+        },
+        "calibration": found["calibration"],
+        "candidates": list(case.candidates),
+        "limits": list(LIMITS),
+        "licence": LICENCES.get(dense, LICENCES["adhominem"]),
+        "log": [
+            {"number": one.number, "time": one.time, "action": one.action, "hash": one.hash}
+            for one in case.log.entries[: entry.number]
+        ],
+        "findings_sha256": entry.details["sha256"][FINDINGS],
+        "figures": _figures(found),
+    }
+
+
+def _without(plain: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in plain.items() if name not in names}
+
+
+def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
+    near = found["near_duplicates"] or []
+    return {
+        "documents": found["documents"],
+        "words": found["words"],
+        "authors": found["authors"],
+        "languages": found["languages"]["texts"],
+        "duplicates": [one["documents"] for one in (*found["exact_duplicates"], *near)],
+        "thin": [one["author"] for one in found["thin_authors"]],
+        "boilerplate": len(found["boilerplate"]),
+        "leaks": [{"kind": one["kind"], "authors": one["authors"]} for one in found["leaks"]],
+    }
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def _figures(found: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Each with what it shows, and its picture as data."""
+    figures = []
+    rows = [
+        RatioRow(one["text"], r["candidate"], r["log10_lr"], r["low"], r["high"])
+        for one in found["findings"]
+        for r in one["ratios"]
+    ]
+    for low in range(0, len(rows), ROWS_A_FIGURE):
+        figures.append(
+            _figure(
+                "findings",
+                ratio_rows(rows[low : low + ROWS_A_FIGURE]),
+                "Likelihood ratio of each candidate for each questioned text, with its 95 % "
+                "interval. Right of the line the likeness is more probable if the candidate wrote "
+                "the text, left of it if another person of the population did; grey: the interval "
+                "holds 1.",
+            )
+        )
+    return figures + _validation_figures(found["validation"])
+
+
+def _validation_figures(validation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """At the longest length that questioned texts were validated at."""
+    asked = set(validation["lengths"].values())
+    ratios = [one for one in validation["ratios"] if one["words"] in asked]
+    figures = []
+    if ratios:
+        one = ratios[-1]
+        about = f"Held-out texts of {one['words']:,} words, people left out."
+        figures = [
+            _figure(
+                "validation",
+                tippett_plot(one["log10_lr"], one["same"]),
+                f"{about} For each ratio, the share of pairs with one at least as large. The red "
+                "curve right of the line are pairs by two people that point to one.",
+            ),
+            _figure(
+                "validation",
+                calibration_plot(one["log10_lr"], one["same"]),
+                f"{about} On the diagonal ratios are as large as they should be. Marks: the pairs, "
+                "by one person above, by two below.",
+            ),
+        ]
+    if validation["answers"]:
+        last = validation["answers"][-1]
+        figures.append(
+            _figure(
+                "validation",
+                reliability_diagram(last["confidence"], last["right"]),
+                f"Held-out texts of {last['words']:,} words: how often the likeliest of all known "
+                "people is right, against their probability.",
+            )
+        )
+    return figures
+
+
+def _figure(section: str, drawn: Figure, caption: str) -> dict[str, Any]:
+    data = base64.b64encode(svg(drawn).encode()).decode()
+    width = round(96 * drawn.get_figwidth())
+    return {
+        "section": section,
+        "caption": caption,
+        "width": width,
+        "image": f"data:image/svg+xml;base64,{data}",
+    }
+
+
+# -- the page ------------------------------------------------------------------------------------
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The page; whatever stands in the data is text there."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "ratio": as_ratio,
+        "percent": percent,
+        "fine": fine_percent,
+        "readable": readable,
+        "odds": _odds,
+    }
+    template = resources.files("whowrote.case").joinpath("dossier.html").read_text("utf-8")
+    page = environment.from_string(template)
+    return page.render(**data, RATIO=RATIO, scale=_scale(), summary=summary(data["findings"]))
+
+
+def readable(value: Any) -> str:
+    """Without control signs and half characters, which no page may hold.
+
+    >>> readable("a" + chr(7) + "b")
+    'a\ufffdb'
+    """
+    whole = str(value).encode("utf-8", "replace").decode()
+    return "".join(sign if sign >= " " or sign in "\n\t" else "\ufffd" for sign in whole)
+
+
+def _odds(prior: float) -> str:
+    """A prior as one in so many, or as per cent.
+
+    >>> _odds(0.000001), _odds(0.5)
+    ('1 in 1,000,000', '50%')
+    """
+    return f"1 in {round(1 / prior):,}" if prior < 0.1 else percent(prior)
+
+
+def _scale() -> list[tuple[str, str]]:
+    rows, low = [], "1"
+    for limit, words in SCALE:
+        high = "" if math.isinf(limit) else f"{round(10**limit):,}"
+        rows.append((f"{low} to {high}" if high else f"{low} and more", words))
+        low = high
+    return rows
+
+
+def summary(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was found, a sentence per questioned text; never a verdict.
+
+    >>> summary([{"text": "Q1", "answer": "too little text", "reason": "Too little."}])
+    ['Q1: Too little.']
+    """
+    lines = []
+    for one in findings:
+        if one["answer"] != RATIO:
+            lines.append(f"{one['text']}: {one['reason']}")
+            continue
+        said = "; ".join(
+            f"{r['candidate']} {as_ratio(r['log10_lr'])} "
+            f"(95 % interval {as_ratio(r['low'])} to {as_ratio(r['high'])})"
+            for r in sorted(one["ratios"], key=lambda r: (-r["log10_lr"], r["candidate"]))
+        )
+        lines.append(f"{one['text']}: {said}.")
+    return lines

@@ -1,0 +1,230 @@
+"""The folder of a case: a question, and texts registered with their hash and their source.
+
+``log.jsonl`` says everything that was done and holds the register; ``texts/`` the texts, each named
+by its SHA-256; ``findings.json``, ``report.html`` and ``report.json`` what came of it. A text is
+questioned, known to be by a candidate, or reference: by another person of the population.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from whowrote import __version__
+from whowrote.case.chain import Entry, Log, append, read_log
+from whowrote.corpus.texts import Corpus
+from whowrote.errors import InputError
+from whowrote.features.kinds import BY_NAME
+from whowrote.files import sha256_of, write_text
+
+LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
+ROLES = ("questioned", "known", "reference")
+WRITTEN = {"findings": ("findings.json",), "report": ("report.html", "report.json")}
+"""The files whose hashes the entries of an action hold."""
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One registered text."""
+
+    id: str
+    role: str
+    author: str | None
+    sha256: str
+    words: int
+    group: str
+    source: str
+    source_sha256: str | None
+    """Of the file that it was read from, where that was one file."""
+
+    @property
+    def file(self) -> str:
+        """Where it lies in the folder."""
+        return f"{TEXTS}/{self.sha256}.txt"
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, of whom, and by which means."""
+
+    question: str
+    population: str
+    features: str
+    seed: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case folder as its log tells of it."""
+
+    folder: Path
+    question: Question
+    exhibits: tuple[Exhibit, ...]
+    log: Log
+
+    @classmethod
+    def new(
+        cls,
+        folder: str | os.PathLike[str],
+        question: str,
+        *,
+        population: str,
+        features: str = "hybrid",
+        seed: int = 0,
+    ) -> Case:
+        """Begin a case in a folder that is not there yet, or is empty."""
+        place = Path(folder)
+        if place.exists() and (not place.is_dir() or any(place.iterdir())):
+            raise InputError(f"'{place}' is there already; a case begins in a folder of its own")
+        for name, value in (("question", question), ("population", population)):
+            if not value.strip():
+                raise InputError(f"{name} is empty; a case needs one: say it in a sentence")
+        if features not in BY_NAME:
+            raise InputError(f"features is {features!r}; it must be one of {', '.join(BY_NAME)}")
+        asked = Question(question.strip(), population.strip(), features, seed, __version__)
+        append(place / LOG, "new", asdict(asked))
+        return cls.open(place)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> Case:
+        """Read the log of a case; one that is broken is a sentence."""
+        place = Path(folder)
+        log = read_log(place / LOG)
+        if log.broken:
+            raise InputError(
+                f"'{place}' is no sound case: {log.broken}; begin one with `whowrote case new`, or "
+                "restore it from a copy"
+            )
+        exhibits = tuple(
+            Exhibit(**one)
+            for entry in log.entries
+            if entry.action == "add"
+            for one in entry.details["texts"]
+        )
+        return cls(place, Question(**log.entries[0].details), exhibits, log)
+
+    # -- texts -----------------------------------------------------------------------------------
+
+    def add(
+        self,
+        corpus: Corpus,
+        role: str,
+        *,
+        path: Path,
+        author: str | None = None,
+        source: str | None = None,
+    ) -> Case:
+        """Register texts: copies are kept under their hashes, then the log names them."""
+        if role not in ROLES:
+            raise InputError(f"role is {role!r}; it must be one of {', '.join(ROLES)}")
+        found: list[Exhibit] = []
+        for document in corpus:
+            writer = None if role == "questioned" else author or document.author
+            if role != "questioned" and writer is None:
+                raise InputError(
+                    f"text {document.id!r} has no author; a {role} text must have one: give "
+                    "--author, or a folder for each author"
+                )
+            found.append(
+                Exhibit(
+                    id=f"{role[0].upper()}{_number(self.exhibits, found, role)}",
+                    role=role,
+                    author=writer,
+                    sha256=document.sha256,
+                    words=len(document.text.split()),
+                    group=document.group,
+                    source=source or f"{path.name}: {document.id}",
+                    source_sha256=_file_hash(path, document.id),
+                )
+            )
+        self._refuse_doubles(found)
+        for exhibit, text in zip(found, corpus.texts, strict=True):
+            write_text(self.folder / exhibit.file, text)
+        append(self.folder / LOG, "add", {"texts": [asdict(one) for one in found]})
+        return Case.open(self.folder)
+
+    def _refuse_doubles(self, found: Iterable[Exhibit]) -> None:
+        known = {one.sha256: one for one in self.exhibits}
+        for one in found:
+            if one.sha256 in known:
+                there = known[one.sha256]
+                raise InputError(
+                    f"text {one.source!r} is in the case already, as {there.id} ({there.role}); "
+                    "the same text cannot be evidence twice: leave it out"
+                )
+            known[one.sha256] = one
+
+    def of_role(self, *roles: str) -> tuple[Exhibit, ...]:
+        """Texts of these roles."""
+        return tuple(one for one in self.exhibits if one.role in roles)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Whose known texts there are, sorted."""
+        return tuple(sorted({str(one.author) for one in self.of_role("known")}))
+
+    def corpus(self, *roles: str) -> Corpus:
+        """The texts of these roles, read from the folder; what is not as registered is an error."""
+        own = self.of_role(*roles)
+        return Corpus.from_texts(
+            [self._text(one) for one in own],
+            [one.author for one in own],
+            ids=[one.id for one in own],
+            groups=[f"{one.author}: {one.group}" for one in own],
+        )
+
+    def _text(self, exhibit: Exhibit) -> str:
+        path = self.folder / exhibit.file
+        if not path.is_file() or sha256_of(path) != exhibit.sha256:
+            raise InputError(
+                f"{exhibit.file} ({exhibit.id}) is missing or not as it was registered; put the "
+                "text back as it was, or begin a new case"
+            )
+        return path.read_bytes().decode("utf-8")
+
+    # -- what was done ---------------------------------------------------------------------------
+
+    def record(self, action: str, details: dict[str, Any]) -> Entry:
+        """A further entry of the log."""
+        return append(self.folder / LOG, action, details)
+
+
+def problems(folder: str | os.PathLike[str]) -> list[str]:
+    """Everything in a case folder that is not as its log says, each with the name of the file."""
+    place = Path(folder)
+    log = read_log(place / LOG)
+    found = [log.broken] if log.broken else []
+    for entry in log.entries:
+        for one in entry.details["texts"] if entry.action == "add" else ():
+            exhibit = Exhibit(**one)
+            found += _changed(place, exhibit.file, exhibit.sha256, f" ({exhibit.id})")
+    for action, names in WRITTEN.items():
+        last = log.last(action)
+        for name in names:
+            if last is not None:
+                found += _changed(place, name, str(last.details["sha256"][name]))
+            elif (place / name).exists() and not log.broken:
+                found.append(f"{name} is there, but the log does not tell of it")
+    return found
+
+
+def _changed(place: Path, name: str, sha256: str, who: str = "") -> Iterator[str]:
+    path = place / name
+    if not path.is_file():
+        yield f"{name}{who} is missing"
+    elif sha256_of(path) != sha256:
+        yield f"{name}{who} is not as the log says: its bytes have changed"
+
+
+def _number(known: Iterable[Exhibit], more: Iterable[Exhibit], role: str) -> int:
+    return 1 + sum(one.role == role for one in (*known, *more))
+
+
+def _file_hash(path: Path, document: str) -> str | None:
+    """Of the file itself, or of the document's own file in a folder."""
+    file = path if path.is_file() else path / document
+    return sha256_of(file) if file.is_file() else None

@@ -1,0 +1,395 @@
+r"""What a case finds: audit, validation, calibration, and only then findings.
+
+.. math:: \mathrm{LR}_c(q) = \frac{p(\text{likeness of } q \text{ and the known texts of } c \mid
+    c \text{ wrote } q)}{p(\text{likeness} \mid \text{another person of the population did})}
+
+For every questioned text: validation with held-out texts cut to its length; where that length is
+below the measured floor the answer is "too little text", and no ratio is given. Otherwise there is
+a ratio for each candidate, by a verifier that the candidate was not in, with its interval, within
+the bounds that validation bears out; and who among all is the likeliest. Nothing here depends on
+the time or the place, so that it can be computed again and compared.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from whowrote import __version__
+from whowrote.attribution import Attributor
+from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.verification import Verifier, compare, extractor_of, fit_verifier
+from whowrote.case.exhibits import FINDINGS, Case
+from whowrote.corpus.audit import audit
+from whowrote.corpus.texts import Corpus
+from whowrote.errors import InputError
+from whowrote.features.interface import FittedFeatures
+from whowrote.files import canonical_hash, sha256_of, write_text
+from whowrote.progress import tell
+from whowrote.ratios import Bounds, Posterior, as_ratio, posteriors, verbal
+from whowrote.validation import (
+    LEAST_PEOPLE,
+    AnswerValidation,
+    HeldOutPeople,
+    RatioValidation,
+    answers_at,
+    fitted_features,
+    octaves,
+    shortest_informative,
+    usable_length,
+)
+
+RATIO, TOO_LITTLE, NOT_VALIDATED = "ratio", "too little text", "not validated"
+STEPS = ("audit", "validation", "calibration", "findings")
+SHOWN_NGRAMS = 8
+
+
+# -- one ratio -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CandidateRatio:
+    """A likelihood ratio that cannot be printed without its propositions and its population."""
+
+    candidate: str
+    propositions: tuple[str, str]
+    population: str
+    log10_lr: float
+    low: float
+    high: float
+    bounds: Bounds
+    limited: bool
+    """Whether it would go further had more been seen."""
+    words: tuple[int, int]
+    """Of the known texts and of the questioned one."""
+    support: str
+    posteriors: tuple[Posterior, ...]
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"The likeness is {as_ratio(self.log10_lr)} times as probable (95 % interval "
+            f"{as_ratio(self.low)} to {as_ratio(self.high)}) if {self.propositions[0]} as if "
+            f"{self.propositions[1]}: {self.support}. Population: {self.population}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, and the sentence."""
+        return {**asdict(self), "sentence": str(self)}
+
+
+def propositions_of(candidate: str) -> tuple[str, str]:
+    """What is weighed for a candidate."""
+    return (
+        f"{candidate} wrote the questioned text",
+        f"another person of the population, not {candidate}, wrote it",
+    )
+
+
+def weigh(
+    features: FittedFeatures,
+    verifier: Verifier | None,
+    known: Sequence[str],
+    questioned: str,
+    *,
+    candidate: str,
+    population: str,
+    bounds: Bounds,
+) -> CandidateRatio:
+    """The ratio of one candidate, within bounds; finite for any texts."""
+    found = compare(features, verifier, known, questioned)
+    ratio, low, high = (bounds.clip(one) for one in (found.log10_lr, found.low, found.high))
+    first, second = propositions_of(candidate)
+    return CandidateRatio(
+        candidate=candidate,
+        propositions=(first, second),
+        population=f"{population}; measured on {found.population.description}",
+        log10_lr=ratio,
+        low=low,
+        high=high,
+        bounds=bounds,
+        limited=found.limited or ratio != found.log10_lr,
+        words=found.words,
+        support=verbal(ratio, first, second),
+        posteriors=posteriors(ratio, low, high),
+        warnings=found.warnings,
+    )
+
+
+# -- validation under the conditions of the case -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What was measured for the lengths of the questioned texts."""
+
+    lengths: Mapping[str, int]
+    """Of each questioned text, the words that held-out texts were cut to."""
+    known_words: int
+    ratios: tuple[RatioValidation, ...]
+    answers: tuple[AnswerValidation, ...]
+    floor: int | None
+    why_not: str
+    """Why ratios could not be validated; empty where they could."""
+
+    def ratio_at(self, words: int) -> RatioValidation | None:
+        """That of one length."""
+        return next((one for one in self.ratios if one.words == words), None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "lengths": dict(self.lengths),
+            "known_words": self.known_words,
+            "ratios": [one.to_dict() for one in self.ratios],
+            "answers": [one.to_dict() for one in self.answers],
+            "floor": self.floor,
+            "why_not": self.why_not,
+        }
+
+
+def validate(case: Case, labelled: Corpus, questioned: Corpus) -> Conditions:
+    """Measure with held-out texts of the questioned texts' lengths, and find the floor."""
+    seed, features = case.question.seed, case.question.features
+    lengths = {
+        name: usable_length(labelled, words)
+        for name, words in zip(questioned.ids, questioned.word_counts, strict=True)
+    }
+    words = sorted({*lengths.values(), *octaves(max(lengths.values()))})
+    of_candidate = [sum(own.word_counts) for own in case.corpus("known").by_author().values()]
+    known_words, ratios, why = int(median(of_candidate)), [], ""
+    try:
+        people = HeldOutPeople(labelled, features, known_words=known_words, seed=seed)
+        for number, one in enumerate(words):
+            ratios += [found for found in [people.at(one)] if found is not None]
+            tell("validating ratios", number + 1, len(words))
+        if not ratios:
+            why = (
+                f"too few held-out texts or people: at least {LEAST_PEOPLE} people with two texts "
+                "each are needed, for n-grams alone four"
+            )
+    except InputError as problem:
+        why = str(problem)
+    answers: tuple[AnswerValidation, ...] = ()
+    if _attributable(labelled):
+        attributor = Attributor(features, random_state=seed)
+        answers = answers_at(labelled, attributor, sorted(set(lengths.values())), seed)
+    floor = shortest_informative(ratios)
+    return Conditions(lengths, known_words, tuple(ratios), answers, floor, why)
+
+
+def _attributable(labelled: Corpus) -> bool:
+    try:
+        labelled.require_attribution(min_texts=2)
+    except InputError:
+        return False
+    groups = labelled.by_author().values()
+    return all(len(set(own.groups)) > 1 for own in groups)
+
+
+# -- findings ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is said of one questioned text; ``answer`` is one of three, none of them a verdict."""
+
+    text: str
+    sha256: str
+    words: int
+    validated_at: int
+    answer: str
+    reason: str
+    ratios: tuple[CandidateRatio, ...]
+    attribution: Mapping[str, Any] | None
+    explanation: Mapping[str, Any] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "ratios": [one.to_dict() for one in self.ratios]}
+
+
+@dataclass(frozen=True)
+class _Means:
+    """What findings are made with: calibrated on everything that is known."""
+
+    features: FittedFeatures
+    fitted: FittedAttributor | None
+    verifiers: Mapping[str, Verifier | None]
+
+
+def calibrate(case: Case, labelled: Corpus) -> _Means:
+    """Learn from all known and reference texts; a candidate's verifier is without the candidate."""
+    seed, fitted = case.question.seed, None
+    if _attributable(labelled):
+        fitted = Attributor(case.question.features, random_state=seed).fit(labelled).fitted()
+        features = fitted.reader.features
+    else:
+        features = fitted_features(case.question.features, labelled)
+    verifiers: dict[str, Verifier | None] = {}
+    for name in case.candidates:
+        rest = labelled.subset(r for r, who in enumerate(labelled.authors) if who != name)
+        if len(rest):
+            codes = np.searchsorted(np.array(rest.author_names), np.array(rest.authors))
+            verifiers[name] = fit_verifier(features, rest.texts, codes.astype(np.intp), seed)
+    return _Means(features, fitted, verifiers)
+
+
+def _reason(conditions: Conditions, words: int, at: int) -> tuple[str, str]:
+    """The kind of answer for a text of so many words, and why."""
+    if conditions.why_not:
+        return NOT_VALIDATED, f"No ratio: it could not be validated. {conditions.why_not}."
+    if conditions.floor is None:
+        return TOO_LITTLE, (
+            f"Too little text: at no measured length up to {max(conditions.lengths.values()):,} "
+            "words did ratios of people left out tell clearly more than none."
+        )
+    if at < conditions.floor:
+        return TOO_LITTLE, (
+            f"Too little text: {words:,} words, and ratios tell clearly more than none from "
+            f"{conditions.floor:,} words on (measured on people left out)."
+        )
+    return RATIO, (
+        f"{words:,} words; validated with held-out texts of {at:,} words, above the floor of "
+        f"{conditions.floor:,}."
+    )
+
+
+def find(case: Case, conditions: Conditions, means: _Means) -> tuple[Finding, ...]:
+    """A finding for each questioned text."""
+    questioned, fitted = case.corpus("questioned"), means.fitted
+    known = case.corpus("known").by_author()
+    given = fitted.attribute(questioned) if fitted else []
+    found = []
+    for number, document in enumerate(questioned):
+        words, at = len(document.text.split()), conditions.lengths[document.id]
+        answer, reason = _reason(conditions, words, at)
+        measured = conditions.ratio_at(at)
+        ratios: tuple[CandidateRatio, ...] = ()
+        attribution = explanation = None
+        if answer == RATIO and measured is not None:
+            ratios = _ratios(case, means, known, document.text, measured.quality.bounds)
+            attribution = _short(given[number].to_dict()) if given else None
+            explanation = _explanation(fitted, document.text)
+        found.append(
+            Finding(
+                text=document.id,
+                sha256=document.sha256,
+                words=words,
+                validated_at=at,
+                answer=answer,
+                reason=reason,
+                ratios=ratios,
+                attribution=attribution,
+                explanation=explanation,
+            )
+        )
+        tell("weighing", number + 1, len(questioned))
+    return tuple(found)
+
+
+def _ratios(
+    case: Case, means: _Means, known: Mapping[str, Corpus], text: str, bounds: Bounds
+) -> tuple[CandidateRatio, ...]:
+    return tuple(
+        weigh(
+            means.features,
+            means.verifiers.get(name),
+            known[name].texts,
+            text,
+            candidate=name,
+            population=case.question.population,
+            bounds=bounds,
+        )
+        for name in case.candidates
+    )
+
+
+def _short(attribution: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = ("author", "ranking", "typicality", "stranger", "false_attributions", "warnings")
+    return {name: attribution[name] for name in wanted}
+
+
+def _explanation(fitted: Any, text: str) -> dict[str, Any] | None:
+    """Which n-grams speak for the likeliest author, where the model can say so."""
+    if not hasattr(fitted, "explain"):
+        return None
+    try:
+        found = fitted.explain(text)
+    except InputError:
+        return None
+    listed = [{"text": one.text, "times": one.times} for one in found.ngrams_for[:SHOWN_NGRAMS]]
+    parts = [{"name": one.title, "share": one.share} for one in found.parts]
+    return {"best": found.best, "second": found.second, "ngrams": listed, "parts": parts}
+
+
+# -- all of it, in order -------------------------------------------------------------------------
+
+Step = Callable[[str, Mapping[str, Any]], None]
+
+
+def compute(case: Case, done: Step = lambda name, result: None) -> dict[str, Any]:
+    """Everything that ``findings.json`` holds; ``done`` hears of every step in its order."""
+    if not case.of_role("questioned") or not case.candidates:
+        raise InputError(
+            f"the case has {len(case.of_role('questioned'))} questioned texts and "
+            f"{len(case.candidates)} candidates; it needs one of each: `whowrote case add`"
+        )
+    labelled, questioned = case.corpus("known", "reference"), case.corpus("questioned")
+    audited = audit(Corpus.join([labelled, questioned])).to_dict()
+    done("audit", audited)
+    conditions = validate(case, labelled, questioned)
+    done("validation", conditions.to_dict())
+    means = calibrate(case, labelled)
+    calibrated = _calibration(means, conditions)
+    done("calibration", calibrated)
+    findings = [one.to_dict() for one in find(case, conditions, means)]
+    result = {
+        "question": asdict(case.question),
+        "texts": [asdict(one) for one in case.exhibits],
+        "audit": audited,
+        "validation": conditions.to_dict(),
+        "calibration": calibrated,
+        "findings": findings,
+        "versions": _versions(),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(result))
+    return plain
+
+
+def _calibration(means: _Means, conditions: Conditions) -> dict[str, Any]:
+    bounds = {str(one.words): asdict(one.quality.bounds) for one in conditions.ratios}
+    extractor = extractor_of(means.features)
+    return {
+        "model": means.fitted.id if means.fitted else None,
+        "features": means.features.kind,
+        "extractor_sha256": sha256_of(extractor.weights) if extractor else None,
+        "bounds": bounds,
+        "verifiers": {n: v and canonical_hash(v.to_dict()) for n, v in means.verifiers.items()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    packages = ("torch", "numpy", "scipy", "scikit-learn")
+    found = {"whowrote": __version__, "python": platform.python_version()}
+    return found | {name: version(name) for name in packages}
+
+
+def run(case: Case) -> dict[str, Any]:
+    """Compute, log every step, and write ``findings.json``, whole or not at all."""
+
+    def log(name: str, result: Mapping[str, Any]) -> None:
+        case.record(name, {"sha256_of_result": canonical_hash(json.loads(json.dumps(result)))})
+
+    found = compute(case, log)
+    target = case.folder / FINDINGS
+    write_text(target, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    case.record("findings", {"sha256": {FINDINGS: sha256_of(target)}})
+    return found

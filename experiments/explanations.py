@@ -88,7 +88,7 @@ def deletions(corpus: Corpus, n_train: int, n_test: int, features: str) -> dict[
 
 
 def planted(corpus: Corpus, features: str) -> dict[str, Any]:
-    """Phrases planted into the texts of one author: do they come out on top?"""
+    """How often phrases planted into the texts of one author come out on top."""
     top_ngram, top_word, top_sentence, both, texts = 0, 0, 0, 0, 0
     for trial, phrase in enumerate(PHRASES):
         random = np.random.default_rng([trial, 5])

@@ -304,6 +304,12 @@ def _change_points(
     return tuple((starts[t - 1] + starts[t] + window) // 2 for t in found)
 
 
+def change_points_of(found: Rolling, penalty: float) -> tuple[int, ...]:
+    """The change points of windows that were answered before, at another penalty."""
+    starts = [one.start for one in found.windows]
+    return _change_points(found.shares(), starts, found.window, found.step, penalty)
+
+
 def _segments(
     signal: FloatArray,
     starts: Sequence[int],

@@ -39,12 +39,13 @@ FLOORS: tuple[dict[str, str], ...] = (
         "metrics": "figures of merit",
         "model": "the bound; torch alone",
     },
-    {"features": "texts to rows (n, L)"},
+    {"features": "texts to rows (n, L)", "ratios": "their cost and bounds"},
     {"training": "one visible loop"},
     {"baselines": "what is to be beaten", "estimators": "the scikit-learn face"},
     {"sweep": "many fits, resumable"},
     {"attribution": "from rows to an answer"},
     {"evaluation": "cross-validation", "clustering": "texts without labels"},
+    {"validation": "conditions of a case"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
@@ -58,7 +59,7 @@ FLOW = {
     3: "q(x | o)",
     4: "log p(author | o)",
     6: "Attribution",
-    8: "page",
+    9: "page",
 }
 
 

@@ -179,7 +179,7 @@ def cross_validate(
         [str(author) for author in corpus.authors],
         corpus.groups,
         ids=corpus.ids,
-        n_folds=n_folds or _possible_folds(corpus),
+        n_folds=n_folds or possible_folds(corpus),
         random_state=seed,
     )
     answer = {OURS: _ours(attributor or Attributor(random_state=seed))}
@@ -203,7 +203,7 @@ def cross_validate(
     )
 
 
-def _possible_folds(corpus: Corpus) -> int:
+def possible_folds(corpus: Corpus) -> int:
     """Five, or as many as the author with the fewest groups has; at least two."""
     groups = {(author, group) for author, group in zip(corpus.authors, corpus.groups, strict=True)}
     return max(2, min(5, *Counter(author for author, _ in groups).values()))

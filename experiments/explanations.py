@@ -89,7 +89,7 @@ def deletions(corpus: Corpus, n_train: int, n_test: int, features: str) -> dict[
 
 def planted(corpus: Corpus, features: str) -> dict[str, Any]:
     """How often phrases planted into the texts of one author come out on top."""
-    top_ngram, top_word, top_sentence, both, texts = 0, 0, 0, 0, 0
+    top_ngram, top_word, top_sentence, top_phrase, texts, others = 0, 0, 0, 0, 0, 0
     for trial, phrase in enumerate(PHRASES):
         random = np.random.default_rng([trial, 5])
         names = random.permutation(corpus.author_names)[:PLANTED_AUTHORS].tolist()
@@ -105,8 +105,7 @@ def planted(corpus: Corpus, features: str) -> dict[str, Any]:
         for text in theirs[:10]:
             with_phrase = plant(text, phrase, random)
             found = model.explain(with_phrase, draws=2)
-            if found.best != author:
-                print("given to another author", flush=True)
+            others += found.best != author
             low = with_phrase.index(phrase)
             high = low + len(phrase)
             word = max(found.words, key=lambda mark: mark.drop)
@@ -115,11 +114,13 @@ def planted(corpus: Corpus, features: str) -> dict[str, Any]:
             in_word = word.start < high and word.end > low
             top_ngram += in_ngram
             top_word += in_word
-            both += in_ngram and in_word
+            run = max(found.phrases, key=lambda mark: mark.drop)
+            top_phrase += run.start < high and run.end > low
             top_sentence += sentence.start < high and sentence.end > low
             texts += 1
-    counts = {"n-gram": top_ngram, "word": top_word, "both": both, "sentence": top_sentence}
-    return {"features": features, "texts": texts, "on top": counts}
+    counts = {"n-gram": top_ngram, "word": top_word, "phrase": top_phrase}
+    counts["sentence"] = top_sentence
+    return {"features": features, "texts": texts, "on top": counts, "given to others": others}
 
 
 def _inside(ngram: str, phrase: str) -> bool:
@@ -138,13 +139,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--blog30", required=True)
     parser.add_argument("--ebg", required=True)
-    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--texts", type=int, default=200, help="0: planted alone")
     parser.add_argument("--features", default="hybrid")
     given = parser.parse_args()
     blog30, ebg = load(given.blog30), load(given.ebg)
     genuine = [i for i, one in enumerate(ebg) if one.metadata.get("kind", "text") == "text"]
     found: dict[str, Any] = {"version": __version__}
     found["planted, blog30"] = planted(blog30, given.features)
+    if given.texts == 0:  # planted phrases alone, into the record that is there
+        found = {**json.loads(OUT.read_text()), **found}
+        write_text(OUT, json.dumps(found, indent=1) + "\n")
+        return
     print(json.dumps(found, indent=1), flush=True)
     found["ebg"] = deletions(ebg.subset(genuine), 10, min(100, given.texts), given.features)
     print(json.dumps(found, indent=1), flush=True)

@@ -22,12 +22,15 @@ CHROMIUM = shutil.which("chromium")
 
 @pytest.fixture(scope="module")
 def planted() -> Attributor:
-    """Person 0 says the phrase in every text, and nobody else does."""
-    texts, authors = corpus(4, 10)
-    pairs = zip(texts, authors, strict=True)
-    return Attributor("ngrams").fit(
-        [f"{text} {PHRASE} {text[:50]}" if who == name(0) else text for text, who in pairs], authors
-    )
+    """All write alike, but Person 0 says the phrase in every text, and nobody else does."""
+    return signed(PHRASE)
+
+
+def signed(phrase: str) -> Attributor:
+    texts, authors = texts_by(0, 40), corpus(4, 10)[1]
+    known = zip(texts, authors, strict=True)
+    whole = [f"{text[:300]} {phrase} {text[300:]}" if w == name(0) else text for text, w in known]
+    return Attributor("ngrams").fit(whole, authors)
 
 
 def question() -> str:
@@ -62,9 +65,15 @@ def test_a_vector_cannot_be_checked(hybrid: Attributor) -> None:
 
 def test_a_planted_phrase_is_on_top(explained: Explanation) -> None:
     assert explained.best == name(0)
-    assert any(one.text.strip() in PHRASE for one in explained.ngrams_for[:5])
-    top = max(explained.words, key=lambda mark: mark.drop)
-    assert explained.text[top.start : top.end].strip() in PHRASE
+    assert explained.ngrams_for[0].text.strip() in PHRASE
+    for marks in (explained.words, explained.phrases):
+        top = max(marks, key=lambda mark: mark.drop)
+        assert set(explained.text[top.start : top.end].split()) & set(PHRASE.split())
+
+
+def test_a_phrase_that_says_nothing_is_not_on_top() -> None:
+    found = signed("").explain(question(), draws=2)
+    assert not any(one.text.strip() in PHRASE for one in found.ngrams_for[:1])
 
 
 def test_the_marks_hold_and_reversed_ones_fail(planted: Attributor, explained: Explanation) -> None:

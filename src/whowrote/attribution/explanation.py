@@ -98,8 +98,9 @@ class Explanation:
     """Why the best author of a text is the best.
 
     ``evidence`` is ln of the odds of the best author against all others enrolled. ``parts`` add up
-    to the lead in contrasts, which is linear; ``words`` and ``sentences`` are marked through the
-    whole engine, and ``checks`` say whether these marks hold.
+    to the lead in contrasts, which is linear; ``words``, ``phrases`` (runs of four words) and
+    ``sentences`` are marked through the whole engine, and ``checks`` say whether the marked words
+    hold.
     """
 
     attribution: Attribution
@@ -113,6 +114,7 @@ class Explanation:
     uses: tuple[Use, ...]
     concordance: tuple[Concordance, ...]
     words: tuple[Mark, ...]
+    phrases: tuple[Mark, ...]
     sentences: tuple[Mark, ...]
     checks: tuple[Deletion, ...]
     draws: int
@@ -170,7 +172,7 @@ def explain(
     best, second = answer.ranking[0].author, answer.ranking[1].author
     numbers = {name: number for number, name in enumerate(fitted.names.tolist())}
     occlusion = Occlusion(fitted, text, numbers[best])
-    units, sentences = occlusion.units(), sentences_in(text)
+    units, runs, sentences = occlusion.units(), occlusion.phrases(), sentences_in(text)
     words = _marks(units, occlusion.drops(units))
     parts, ngrams = _linear(fitted, text, numbers[best], numbers[second])
     share = {part.name: part.share for part in parts}
@@ -188,6 +190,7 @@ def explain(
         uses=uses,
         concordance=lines,
         words=words,
+        phrases=_marks(runs, occlusion.drops(runs)),
         sentences=_marks(sentences, occlusion.drops(sentences)),
         checks=occlusion.check(words, draws, seed),
         draws=draws,

@@ -76,7 +76,7 @@ def explanation_sections(found: Explanation) -> list[tuple[str, str]]:
         ("The answer", _answer(found)),
         ("The marked text", _marked(found)),
         ("Whether the marks hold", _checks(found)),
-        ("Sentences that count most", _sentences(found)),
+        ("Sentences and phrases that count most", _sentences(found)),
     ]
     if found.parts:
         sections.append(("Parts of the evidence", _parts(found)))
@@ -143,7 +143,9 @@ def _sentences(found: Explanation) -> str:
     ordered = sorted(found.sentences, key=lambda mark: -mark.drop)
     chosen = ordered[:SENTENCES] + [one for one in ordered[SENTENCES:][-2:] if one.drop < 0]
     rows = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in chosen]
-    return grid([">evidence", "sentence"], rows)
+    runs = sorted(found.phrases, key=lambda mark: -mark.drop)[:SENTENCES]
+    short = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in runs]
+    return grid([">evidence", "sentence"], rows) + grid([">evidence", "phrase"], short)
 
 
 def _parts(found: Explanation) -> str:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_UNITS = 150
 """Stretches of a passage that are deleted one by one; in a longer passage each has more words."""
+RUN = 4
+"""Units of a phrase."""
 SHARES = (0.05, 0.10, 0.20)
 """Of the words, that are deleted together to check the marks."""
 AT_ONCE = 128
@@ -147,6 +149,15 @@ class Occlusion:
             size = -(-len(words) // MOST_UNITS)
             runs = (words[first : first + size] for first in range(0, len(words), size))
             found += [(run[0][0], run[-1][1]) for run in runs]
+        return found
+
+    def phrases(self) -> list[Range]:
+        """Runs of a few neighbouring units of one passage, each half over the next."""
+        units, found = self.units(), []
+        for low, high in self.pieces:
+            own = [one for one in units if low <= one[0] < high]
+            firsts = range(0, max(1, len(own) - RUN // 2), RUN // 2)
+            found += [(own[i][0], own[min(i + RUN, len(own)) - 1][1]) for i in firsts]
         return found
 
     def check(self, marks: Sequence[Mark], draws: int, seed: int) -> tuple[Deletion, ...]:

@@ -78,6 +78,26 @@ class CrossValidation:
         plain["methods"] = [method.to_dict() for method in self.methods]
         return plain
 
+    def _repr_html_(self) -> str:
+        from whowrote.fragments import grid, paragraph  # late: for notebooks alone
+
+        columns = ["method", ">error", ">95 % interval", ">macro-F1", ">log-loss", ">ECE"]
+        rows = [_row_of(method) for method in self.methods]
+        said = f"{self.texts} texts by {len(self.authors)} authors, {self.n_folds} folds"
+        return paragraph(said, strong=True) + grid(columns, rows)
+
+
+def _row_of(method: Method) -> tuple[str, ...]:
+    found = method.evaluation
+    low, high = found.error_interval.low, found.error_interval.high
+    figures = (found.macro_f1, found.log_loss, found.ece)
+    return (
+        method.name,
+        f"{found.error:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        *(f"{one:.3f}" for one in figures),
+    )
+
 
 @dataclass(frozen=True)
 class _Answers:

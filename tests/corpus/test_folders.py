@@ -107,19 +107,19 @@ def test_an_empty_folder(tmp_path: Path, inside: list[str]) -> None:
 
 
 def test_a_binary_among_the_texts_is_skipped(tmp_path: Path) -> None:
-    write(tmp_path, {"Ann/1.txt": "a", "Ann/photo.txt": b"\x89PNG\0\0", "Ann/page.html": "<p>"})
+    write(tmp_path, {"Ann/1.txt": "a", "Ann/photo.txt": b"\x89PNG\0\0", "Ann/page.csv": "a,b"})
     with pytest.warns(CorpusWarning, match="1 binary, 1 not-text"):
         corpus = load(tmp_path)
     assert corpus.ids == ("Ann/1.txt",)
     assert [(note.document, note.message) for note in corpus.notes] == [
-        ("Ann/page.html", "a .html file is not plain text: skipped"),
+        ("Ann/page.csv", "a .csv file is not plain text: skipped"),
         ("Ann/photo.txt", "a binary file, not text: skipped"),
     ]
 
 
 def test_a_binary_named_directly(tmp_path: Path) -> None:
-    write(tmp_path, {"scan.pdf": b"%PDF-1.4 ...", "posts.csv": b"text\0\0,author\0"})
-    for name in ("scan.pdf", "posts.csv"):
+    write(tmp_path, {"scan.dat": b"%PDF-1.4 ...", "posts.csv": b"text\0\0,author\0"})
+    for name in ("scan.dat", "posts.csv"):
         message = rf"{name} is a binary file .*not text: give plain text in UTF-8"
         with pytest.raises(InputError, match=message):
             load(tmp_path / name)

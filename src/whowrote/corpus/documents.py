@@ -24,7 +24,15 @@ from whowrote.errors import InputError, first_line
 from whowrote.formatting import count
 
 NoteKind = Literal[
-    "empty", "binary", "not-text", "encoding", "undecodable", "control", "unicode", "unclosed"
+    "empty",
+    "binary",
+    "not-text",
+    "encoding",
+    "undecodable",
+    "control",
+    "unicode",
+    "unclosed",
+    "left-out",
 ]
 
 DEFAULT_MAX_DOCUMENT_BYTES = 20_000_000
@@ -83,6 +91,8 @@ class Raw:
     line: int | None = None
     group: str | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
+    """What the reader left out of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,8 @@ class Options:
     id_column: str | None = None
     group_column: str | None = None
     max_document_bytes: int = DEFAULT_MAX_DOCUMENT_BYTES
+    elements: tuple[str, ...] = ()
+    """Of XML, the elements that hold the prose; none: the body of TEI."""
 
 
 def place(file: str, line: int | None) -> str:

@@ -28,13 +28,12 @@ from whowrote.corpus.documents import (
     read_whole,
     to_text,
 )
+from whowrote.corpus.office import SUFFIXES, UnreadableError, extract
 from whowrote.errors import InputError
 
 UNKNOWN = "unknown"
 # Markup and tables are text to a computer but not an author's prose.
-_NOT_PROSE = frozenset(
-    {".xml", ".tei", ".html", ".htm", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"}
-)
+_NOT_PROSE = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"})
 
 
 def visible(folder: Path) -> list[Path]:
@@ -101,6 +100,9 @@ def read_stylo_folder(path: Path, options: Options) -> Iterator[Raw | Note]:
 def read_single_text(path: Path, options: Options) -> Iterator[Raw | Note]:
     """One text file, named directly, of unknown authorship."""
     data = read_whole(path, options.max_document_bytes)
+    if format_suffix(path) in SUFFIXES:
+        yield _office(path, data, None, _label(path.name), options, {})
+        return
     if is_binary(data):
         raise binary(path)
     yield Raw(data, None, _label(path.name), str(path))
@@ -118,9 +120,29 @@ def read_text_file(
     if suffix in _NOT_PROSE:
         return _skip(file, root, "not-text", f"a {suffix} file is not plain text: skipped")
     data = read_whole(file, options.max_document_bytes)
+    if suffix in SUFFIXES:
+        try:
+            return _office(file, data, author, identity(file, root), options, metadata or {})
+        except UnreadableError as problem:
+            return _skip(file, root, "not-text", f"{problem} (skipped)")
     if is_binary(data):
         return _skip(file, root, "binary", "a binary file, not text: skipped")
     return Raw(data, author, identity(file, root), str(file), metadata=metadata or {})
+
+
+def _office(
+    file: Path,
+    data: bytes,
+    author: str | None,
+    name: str,
+    options: Options,
+    metadata: dict[str, object],
+) -> Raw:
+    """The prose of a document that is no plain text, with a note on what was left out."""
+    found = extract(data, format_suffix(file), str(file), options)
+    remark = found.remark()
+    notes = (Note("left-out", remark, str(file), None, name),) if remark else ()
+    return Raw(found.text, author, name, str(file), metadata=metadata, notes=notes)
 
 
 def identity(file: Path, root: Path) -> str:

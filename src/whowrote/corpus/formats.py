@@ -180,6 +180,7 @@ def _finish_one(raw: Raw, options: Options) -> Iterator[Document | Note]:
     data = decoded.text.encode("utf-8")
     if len(data) > options.max_document_bytes:
         raise too_large(raw.file, raw.line, len(data), options.max_document_bytes, "document")
+    yield from raw.notes
     yield from _repairs(raw, decoded)
     if not decoded.text or decoded.text.isspace():
         yield Note("empty", "the text is empty: skipped", raw.file, raw.line, raw.id)

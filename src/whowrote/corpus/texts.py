@@ -215,15 +215,18 @@ def load(
     id_column: str | None = None,
     group_column: str | None = None,
     max_document_bytes: int = DEFAULT_MAX_DOCUMENT_BYTES,
+    elements: Sequence[str] = (),
 ) -> Corpus:
     """Read a corpus from a file or a folder.
 
     The format is detected where ``format`` is None, and so is a column; a column of ``""`` says
     that there is none. In formats without columns ``group_column`` names an entry of the metadata.
+    ``elements`` are those of XML files that hold the prose; by default the body of TEI.
     Warns once with :class:`~whowrote.errors.CorpusWarning` if a document was skipped or had to be
     guessed at; every such case, and every lesser repair, is in ``corpus.notes``.
     """
-    options = Options(text_column, author_column, id_column, group_column, max_document_bytes)
+    columns = (text_column, author_column, id_column, group_column)
+    options = Options(*columns, max_document_bytes, tuple(elements))
     corpus = Corpus.from_documents(read(Path(path), options, format, unique=True))
     if not corpus:
         why = f" ({corpus.notes[0]})" if corpus.notes else ""
@@ -245,6 +248,7 @@ def stream(
     id_column: str | None = None,
     group_column: str | None = None,
     max_document_bytes: int = DEFAULT_MAX_DOCUMENT_BYTES,
+    elements: Sequence[str] = (),
     on_note: Callable[[Note], None] | None = None,
 ) -> Iterator[Document]:
     """Pass over a corpus one document at a time, in memory that does not grow with it.
@@ -252,7 +256,8 @@ def stream(
     Options are those of :func:`load`. Notes go to ``on_note``; without it one warning at the end
     counts them. Duplicate ids are not looked for: that would need all ids in memory.
     """
-    options = Options(text_column, author_column, id_column, group_column, max_document_bytes)
+    columns = (text_column, author_column, id_column, group_column)
+    options = Options(*columns, max_document_bytes, tuple(elements))
     return _pass(read(Path(path), options, format), Path(path), on_note)
 
 

@@ -1,8 +1,9 @@
 """The Federalist as a case: the twelve disputed papers, weighed for Hamilton, Madison and Jay.
 
-The undisputed papers are the known texts, the disputed ones are questioned; there are no reference
-texts, so what is validated is how well these three are told apart. Makes the case, runs it, writes
-the report, replays it in a process of its own with one thread and with two, and keeps the page.
+The undisputed papers are the known texts, the disputed ones are questioned. The case is closed:
+that one of the three wrote each is not in dispute, and a ratio weighs one against the others. Makes
+the case, runs it, writes the report, replays it in processes of their own with one thread and with
+two, and keeps the page.
 
 Command:  python experiments/federalist_case.py federalist.parquet CASE
 Hardware: two cores, about five minutes.
@@ -34,14 +35,14 @@ RECORD = HERE / "results" / "federalist_case.json"
 CANDIDATES = ("Hamilton", "Jay", "Madison")
 QUESTION = "Who of Hamilton, Jay and Madison wrote the disputed papers of The Federalist?"
 POPULATION = (
-    "people who could have written essays for New York newspapers in 1787-88, of whom only the "
-    "three candidates are known here"
+    "that one of the three wrote each paper is undisputed, since they shared the pen name Publius "
+    "and said so"
 )
 
 
 def begin(folder: Path, path: Path) -> Case:
     """The case with its texts."""
-    case, corpus = Case.new(folder, QUESTION, population=POPULATION), load(path)
+    case, corpus = Case.new(folder, QUESTION, population=POPULATION, closed=True), load(path)
     for name in CANDIDATES:
         case = case.add(_of(corpus, name), "known", path=path)
     return case.add(_of(corpus, "disputed"), "questioned", path=path)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logsumexp
 
 from whowrote.arrays import BoolArray, FloatArray
 from whowrote.errors import InputError
@@ -28,6 +28,8 @@ STEP = 0.01
 EXTREME = 9.0
 """No log10 ratio counts as more when bounds are looked for."""
 LN10 = float(np.log(10.0))
+LEAST_LOG = -700.0
+"""Of a probability: what underflows counts as so much, so that no ratio is infinite."""
 SCALE = (
     (0.30103, "no noteworthy support"),
     (1.0, "weak support"),
@@ -232,6 +234,29 @@ def _check_pairs(scores: FloatArray, same: BoolArray) -> None:
         )
     if np.isnan(scores).any():
         raise InputError("scores has a missing entry; every pair needs a number: leave it out")
+
+
+# -- one of several, against the others ----------------------------------------------------------
+
+
+def against_others(log_p: FloatArray, log_prior: FloatArray, limit: float = EXTREME) -> FloatArray:
+    r"""log10 ratio of each of several propositions against the others, from their probabilities.
+
+    .. math:: \mathrm{LR}_c = \frac{p_c}{\sum_{j \ne c} p_j} \Big/
+        \frac{\pi_c}{\sum_{j \ne c} \pi_j}
+
+    A row of ln p per text; ``log_prior`` is what p was computed with. Never beyond ``limit``.
+
+    >>> against_others(np.log([[0.8, 0.1, 0.1]]), np.log([1 / 3] * 3)).round(2).tolist()
+    [[0.9, -0.65, -0.65]]
+    """
+    columns = range(log_p.shape[1])
+    with np.errstate(divide="ignore"):
+        after, before = (
+            np.stack([one[:, c] - logsumexp(np.delete(one, c, axis=1), axis=1) for c in columns], 1)
+            for one in (np.maximum(log_p, LEAST_LOG), log_prior[None])
+        )
+    return np.asarray(np.clip((after - before) / LN10, -limit, limit))
 
 
 # -- in words, and with a prior ------------------------------------------------------------------

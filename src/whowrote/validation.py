@@ -210,7 +210,7 @@ class HeldOutPeople:
             texts=len(asked),
             people=len(np.unique(owner)),
             quality=ratio_quality(kept, same),
-            interval=_cllr_interval(kept, same, owner, self.seed),
+            interval=cllr_interval(kept, same, owner, self.seed),
             log10_lr=tuple(kept.tolist()),
             same=tuple(same.tolist()),
         )
@@ -344,7 +344,7 @@ def _curved(
     return np.asarray(grounded(log_lr[:, :1], curve.most(words), words)[:, 0] / LN10)
 
 
-def _cllr_interval(log10_lr: FloatArray, same: BoolArray, owner: IntArray, seed: int) -> Interval:
+def cllr_interval(log10_lr: FloatArray, same: BoolArray, owner: IntArray, seed: int) -> Interval:
     """The middle 95 % of Cllr over people drawn with replacement."""
     cost = np.logaddexp(0.0, np.where(same, -log10_lr, log10_lr) * LN10) / np.log(2.0)
     _, each = np.unique(owner, return_inverse=True)

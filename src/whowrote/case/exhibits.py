@@ -55,6 +55,8 @@ class Question:
     features: str
     seed: int
     version: str
+    closed: bool = False
+    """Whether one of the candidates must have written each questioned text."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,13 @@ class Case:
         population: str,
         features: str = "hybrid",
         seed: int = 0,
+        closed: bool = False,
     ) -> Case:
-        """Begin a case in a folder that is not there yet, or is empty."""
+        """Begin a case in a folder that is not there yet, or is empty.
+
+        ``closed``: one of the candidates wrote each questioned text, and ``population`` says why
+        nobody else can have.
+        """
         place = Path(folder)
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError(f"'{place}' is there already; a case begins in a folder of its own")
@@ -85,7 +92,7 @@ class Case:
                 raise InputError(f"{name} is empty; a case needs one: say it in a sentence")
         if features not in BY_NAME:
             raise InputError(f"features is {features!r}; it must be one of {', '.join(BY_NAME)}")
-        asked = Question(question.strip(), population.strip(), features, seed, __version__)
+        asked = Question(question.strip(), population.strip(), features, seed, __version__, closed)
         append(place / LOG, "new", asdict(asked))
         return cls.open(place)
 
@@ -121,6 +128,11 @@ class Case:
         """Register texts: copies are kept under their hashes, then the log names them."""
         if role not in ROLES:
             raise InputError(f"role is {role!r}; it must be one of {', '.join(ROLES)}")
+        if role == "reference" and self.question.closed:
+            raise InputError(
+                "the case is closed, so nobody but the candidates can have written a text; it "
+                "takes no reference texts: add them as known, or begin a case that is not closed"
+            )
         found: list[Exhibit] = []
         for document in corpus:
             writer = None if role == "questioned" else author or document.author

@@ -6,8 +6,9 @@ r"""What a case finds: audit, validation, calibration, and only then findings.
 For every questioned text: validation with held-out texts cut to its length; where that length is
 below the measured floor the answer is "too little text", and no ratio is given. Otherwise there is
 a ratio for each candidate, by a verifier that the candidate was not in, with its interval, within
-the bounds that validation bears out; and who among all is the likeliest. Nothing here depends on
-the time or the place, so that it can be computed again and compared.
+the bounds that validation bears out; and who among all is the likeliest. In a closed case the
+second proposition is that another candidate wrote it (:mod:`whowrote.case.closed_set`). Nothing
+here depends on the time or the place, so that it can be computed again and compared.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from statistics import median
 from typing import Any
 
 import numpy as np
 
 from whowrote import __version__
-from whowrote.attribution import Attributor
+from whowrote.attribution import Attribution, Attributor
+from whowrote.attribution.explanation import Use
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.verification import Verifier, compare, extractor_of, fit_verifier
+from whowrote.case.closed_set import ClosedCurve, closed_scores
+from whowrote.case.conditions import Conditions, attributable, validate
 from whowrote.case.exhibits import FINDINGS, Case
 from whowrote.corpus.audit import audit
 from whowrote.corpus.texts import Corpus
@@ -34,21 +37,11 @@ from whowrote.features.interface import FittedFeatures
 from whowrote.files import canonical_hash, sha256_of, write_text
 from whowrote.progress import tell
 from whowrote.ratios import Bounds, Posterior, as_ratio, posteriors, verbal
-from whowrote.validation import (
-    LEAST_PEOPLE,
-    AnswerValidation,
-    HeldOutPeople,
-    RatioValidation,
-    answers_at,
-    fitted_features,
-    octaves,
-    shortest_informative,
-    usable_length,
-)
+from whowrote.validation import RatioValidation, fitted_features
 
 RATIO, TOO_LITTLE, NOT_VALIDATED = "ratio", "too little text", "not validated"
 STEPS = ("audit", "validation", "calibration", "findings")
-SHOWN_NGRAMS = 8
+SHOWN_NGRAMS, SHOWN_PHRASES = 8, 3
 
 
 # -- one ratio -----------------------------------------------------------------------------------
@@ -85,8 +78,10 @@ class CandidateRatio:
         return {**asdict(self), "sentence": str(self)}
 
 
-def propositions_of(candidate: str) -> tuple[str, str]:
+def propositions_of(candidate: str, closed: bool = False) -> tuple[str, str]:
     """What is weighed for a candidate."""
+    if closed:
+        return f"{candidate} wrote the questioned text", "another of the candidates wrote it"
     return (
         f"{candidate} wrote the questioned text",
         f"another person of the population, not {candidate}, wrote it",
@@ -105,93 +100,39 @@ def weigh(
 ) -> CandidateRatio:
     """The ratio of one candidate, within bounds; finite for any texts."""
     found = compare(features, verifier, known, questioned)
-    ratio, low, high = (bounds.clip(one) for one in (found.log10_lr, found.low, found.high))
-    first, second = propositions_of(candidate)
-    return CandidateRatio(
+    return _bounded(
+        (found.log10_lr, found.low, found.high),
+        bounds,
         candidate=candidate,
-        propositions=(first, second),
-        population=f"{population}; measured on {found.population.description}",
-        log10_lr=ratio,
-        low=low,
-        high=high,
-        bounds=bounds,
-        limited=found.limited or ratio != found.log10_lr,
+        propositions=propositions_of(candidate),
+        population=population,
+        limited=found.limited,
         words=found.words,
-        support=verbal(ratio, first, second),
-        posteriors=posteriors(ratio, low, high),
         warnings=found.warnings,
     )
 
 
-# -- validation under the conditions of the case -------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What was measured for the lengths of the questioned texts."""
-
-    lengths: Mapping[str, int]
-    """Of each questioned text, the words that held-out texts were cut to."""
-    known_words: int
-    ratios: tuple[RatioValidation, ...]
-    answers: tuple[AnswerValidation, ...]
-    floor: int | None
-    why_not: str
-    """Why ratios could not be validated; empty where they could."""
-
-    def ratio_at(self, words: int) -> RatioValidation | None:
-        """That of one length."""
-        return next((one for one in self.ratios if one.words == words), None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "lengths": dict(self.lengths),
-            "known_words": self.known_words,
-            "ratios": [one.to_dict() for one in self.ratios],
-            "answers": [one.to_dict() for one in self.answers],
-            "floor": self.floor,
-            "why_not": self.why_not,
-        }
-
-
-def validate(case: Case, labelled: Corpus, questioned: Corpus) -> Conditions:
-    """Measure with held-out texts of the questioned texts' lengths, and find the floor."""
-    seed, features = case.question.seed, case.question.features
-    lengths = {
-        name: usable_length(labelled, words)
-        for name, words in zip(questioned.ids, questioned.word_counts, strict=True)
-    }
-    words = sorted({*lengths.values(), *octaves(max(lengths.values()))})
-    of_candidate = [sum(own.word_counts) for own in case.corpus("known").by_author().values()]
-    known_words, ratios, why = int(median(of_candidate)), [], ""
-    try:
-        people = HeldOutPeople(labelled, features, known_words=known_words, seed=seed)
-        for number, one in enumerate(words):
-            ratios += [found for found in [people.at(one)] if found is not None]
-            tell("validating ratios", number + 1, len(words))
-        if not ratios:
-            why = (
-                f"too few held-out texts or people: at least {LEAST_PEOPLE} people with two texts "
-                "each are needed, for n-grams alone four"
-            )
-    except InputError as problem:
-        why = str(problem)
-    answers: tuple[AnswerValidation, ...] = ()
-    if _attributable(labelled):
-        attributor = Attributor(features, random_state=seed)
-        answers = answers_at(labelled, attributor, sorted(set(lengths.values())), seed)
-    floor = shortest_informative(ratios)
-    return Conditions(lengths, known_words, tuple(ratios), answers, floor, why)
-
-
-def _attributable(labelled: Corpus) -> bool:
-    try:
-        labelled.require_attribution(min_texts=2)
-    except InputError:
-        return False
-    groups = labelled.by_author().values()
-    return all(len(set(own.groups)) > 1 for own in groups)
+def _bounded(
+    ratio: tuple[float, float, float],
+    bounds: Bounds,
+    *,
+    propositions: tuple[str, str],
+    limited: bool,
+    **about: Any,
+) -> CandidateRatio:
+    """A ratio with its interval, within bounds, in words and with its posteriors."""
+    one, low, high = (bounds.clip(each) for each in ratio)
+    return CandidateRatio(
+        log10_lr=one,
+        low=low,
+        high=high,
+        bounds=bounds,
+        propositions=propositions,
+        limited=limited or one != ratio[0],
+        support=verbal(one, *propositions),
+        posteriors=posteriors(one, low, high),
+        **about,
+    )
 
 
 # -- findings ------------------------------------------------------------------------------------
@@ -228,7 +169,7 @@ class _Means:
 def calibrate(case: Case, labelled: Corpus) -> _Means:
     """Learn from all known and reference texts; a candidate's verifier is without the candidate."""
     seed, fitted = case.question.seed, None
-    if _attributable(labelled):
+    if attributable(labelled):
         fitted = Attributor(case.question.features, random_state=seed).fit(labelled).fitted()
         features = fitted.reader.features
     else:
@@ -236,7 +177,7 @@ def calibrate(case: Case, labelled: Corpus) -> _Means:
     verifiers: dict[str, Verifier | None] = {}
     for name in case.candidates:
         rest = labelled.subset(r for r, who in enumerate(labelled.authors) if who != name)
-        if len(rest):
+        if len(rest) and not case.question.closed:
             codes = np.searchsorted(np.array(rest.author_names), np.array(rest.authors))
             verifiers[name] = fit_verifier(features, rest.texts, codes.astype(np.intp), seed)
     return _Means(features, fitted, verifiers)
@@ -247,14 +188,14 @@ def _reason(conditions: Conditions, words: int, at: int) -> tuple[str, str]:
     if conditions.why_not:
         return NOT_VALIDATED, f"No ratio: it could not be validated. {conditions.why_not}."
     if conditions.floor is None:
-        return TOO_LITTLE, (
-            f"Too little text: at no measured length up to {max(conditions.lengths.values()):,} "
-            "words did ratios of people left out tell clearly more than none."
+        return NOT_VALIDATED, (
+            f"No ratio: at no measured length up to {max(conditions.lengths.values()):,} words did "
+            "ratios of held-out texts tell clearly more than none, so they would mislead here."
         )
     if at < conditions.floor:
         return TOO_LITTLE, (
             f"Too little text: {words:,} words, and ratios tell clearly more than none from "
-            f"{conditions.floor:,} words on (measured on people left out)."
+            f"{conditions.floor:,} words on (measured on held-out texts)."
         )
     return RATIO, (
         f"{words:,} words; validated with held-out texts of {at:,} words, above the floor of "
@@ -262,7 +203,9 @@ def _reason(conditions: Conditions, words: int, at: int) -> tuple[str, str]:
     )
 
 
-def find(case: Case, conditions: Conditions, means: _Means) -> tuple[Finding, ...]:
+def find(
+    case: Case, conditions: Conditions, means: _Means, labelled: Corpus
+) -> tuple[Finding, ...]:
     """A finding for each questioned text."""
     questioned, fitted = case.corpus("questioned"), means.fitted
     known = case.corpus("known").by_author()
@@ -275,9 +218,13 @@ def find(case: Case, conditions: Conditions, means: _Means) -> tuple[Finding, ..
         ratios: tuple[CandidateRatio, ...] = ()
         attribution = explanation = None
         if answer == RATIO and measured is not None:
-            ratios = _ratios(case, means, known, document.text, measured.quality.bounds)
+            curve = conditions.curves.get(at)
+            if curve is not None:
+                ratios = _closed_ratios(case, curve, given[number], words, measured)
+            else:
+                ratios = _ratios(case, means, known, document.text, measured.quality.bounds)
             attribution = _short(given[number].to_dict()) if given else None
-            explanation = _explanation(fitted, document.text)
+            explanation = _explanation(fitted, document.text, labelled)
         found.append(
             Finding(
                 text=document.id,
@@ -312,22 +259,61 @@ def _ratios(
     )
 
 
+def _closed_ratios(
+    case: Case, curve: ClosedCurve, answer: Attribution, words: int, measured: RatioValidation
+) -> tuple[CandidateRatio, ...]:
+    scores = closed_scores([answer], case.candidates)[0]
+    known = case.corpus("known").by_author()
+    return tuple(
+        _bounded(
+            curve.log10_lr(float(score)),
+            measured.quality.bounds,
+            candidate=name,
+            propositions=propositions_of(name, closed=True),
+            population=f"{', '.join(case.candidates)}; {case.question.population}",
+            limited=False,
+            words=(sum(known[name].word_counts), words),
+            warnings=answer.warnings,
+        )
+        for name, score in zip(case.candidates, scores, strict=True)
+    )
+
+
 def _short(attribution: Mapping[str, Any]) -> dict[str, Any]:
     wanted = ("author", "ranking", "typicality", "stranger", "false_attributions", "warnings")
     return {name: attribution[name] for name in wanted}
 
 
-def _explanation(fitted: Any, text: str) -> dict[str, Any] | None:
-    """Which n-grams speak for the likeliest author, where the model can say so."""
-    if not hasattr(fitted, "explain"):
+def _explanation(
+    fitted: FittedAttributor | None, text: str, known: Corpus
+) -> dict[str, Any] | None:
+    """What speaks for the likeliest author, and whether that holds; or why it cannot be said."""
+    if fitted is None:
         return None
     try:
-        found = fitted.explain(text)
-    except InputError:
-        return None
-    listed = [{"text": one.text, "times": one.times} for one in found.ngrams_for[:SHOWN_NGRAMS]]
-    parts = [{"name": one.title, "share": one.share} for one in found.parts]
-    return {"best": found.best, "second": found.second, "ngrams": listed, "parts": parts}
+        found = fitted.explain(text, known)
+    except InputError as problem:
+        return {"why_not": str(problem)}
+    rates = {use.ngram: use for use in found.uses}
+    listed = [
+        {"text": one.text, "times": one.times, **_rates(rates.get(one.text))}
+        for one in found.ngrams_for[:SHOWN_NGRAMS]
+    ]
+    strongest = sorted(found.phrases, key=lambda mark: -mark.drop)[:SHOWN_PHRASES]
+    return {
+        "best": found.best,
+        "second": found.second,
+        "checkable": found.checkable,
+        "ngrams": listed,
+        "parts": [{"name": one.title, "share": one.share} for one in found.parts],
+        "phrases": [" ".join(text[one.start : one.end].split()) for one in strongest],
+        "holds": found.holds,
+        "check": found.in_words,
+    }
+
+
+def _rates(use: Use | None) -> dict[str, float]:
+    return {} if use is None else {"best": use.best, "second": use.second}
 
 
 # -- all of it, in order -------------------------------------------------------------------------
@@ -350,7 +336,7 @@ def compute(case: Case, done: Step = lambda name, result: None) -> dict[str, Any
     means = calibrate(case, labelled)
     calibrated = _calibration(means, conditions)
     done("calibration", calibrated)
-    findings = [one.to_dict() for one in find(case, conditions, means)]
+    findings = [one.to_dict() for one in find(case, conditions, means, labelled)]
     result = {
         "question": asdict(case.question),
         "texts": [asdict(one) for one in case.exhibits],

@@ -47,17 +47,29 @@ def new(
     population: Annotated[
         str, typer.Option(help="Who else may have written it, e.g. 'adults who blog in English'.")
     ],
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed",
+            help="One of the candidates wrote each text; --population says why nobody else did.",
+        ),
+    ] = False,
     features: Features = "hybrid",
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Begin a case: the question and the population are written into its log.
 
+    A candidate is weighed against another person of the population, or, in a closed case, against
+    the other candidates; then no reference texts are needed.
+
     Example: `whowrote case new will/ --question "Who wrote the codicil?" --population "her family"`
     """
     from whowrote.case import Case
 
-    made = Case.new(folder, question, population=population, features=features, seed=seed)
+    made = Case.new(
+        folder, question, population=population, features=features, seed=seed, closed=closed
+    )
     if as_json:
         typer.echo(json.dumps({"case": str(folder), "head": made.log.head}))
     else:

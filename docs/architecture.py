@@ -45,7 +45,7 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"sweep": "many fits, resumable"},
     {"attribution": "from rows to an answer"},
     {"evaluation": "cross-validation", "clustering": "texts without labels"},
-    {"validation": "conditions of a case"},
+    {"validation": "ratios of people left out", "held_out": "answers, refusals"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end", "case": "texts, log, findings"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},

@@ -64,6 +64,7 @@ def replayed(folder: Path, threads: int) -> dict[str, Any]:
     )
     found = json.loads(done.stdout)
     kept = {name: found[name] for name in ("outcome", "largest", "tolerance", "problems")}
+    kept["differences"] = found["differences"][:5]
     return {"threads": threads, **kept, "seconds": round(perf_counter() - began, 1)}
 
 

@@ -85,7 +85,7 @@ def test_an_unknown_outsider(addresses: tuple[Address, ...]) -> None:
     ],
 )
 def test_answers(author: str, named: str | None, right: bool, svm_right: bool) -> None:
-    best = Candidate("ann", 0.9, -3.0, 0.2)
+    best = Candidate("ann", 0.9, -3.0, 0.2, 1.0)
     identity = ModelIdentity("id", "0", "ngrams", "student-t", 2)
     pooled = Combination(1, 1.0, 0.5, "equal")
     found = Attribution("1", "", named, (best,), 0.2, 0.05, None, None, 9, pooled, (), identity)

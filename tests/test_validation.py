@@ -7,15 +7,9 @@ from attribution.people import corpus as people
 from whowrote import Corpus
 from whowrote.attribution import Attributor
 from whowrote.errors import InputError
+from whowrote.held_out import answers_at, strangers_refused
 from whowrote.metrics import Interval
-from whowrote.validation import (
-    HeldOutPeople,
-    answers_at,
-    first_words,
-    shortest_informative,
-    strangers_refused,
-    usable_length,
-)
+from whowrote.validation import HeldOutPeople, first_words, shortest_informative, usable_length
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,15 @@ def fine_percent(share: float) -> str:
     return "<0.1%" if share < 0.0005 else f"{share:.1%}"
 
 
+def as_prior(probability: float) -> str:
+    """A probability beforehand as one in so many, or as per cent.
+
+    >>> as_prior(0.000001), as_prior(0.5)
+    ('1 in 1,000,000', '50%')
+    """
+    return f"1 in {round(1 / probability):,}" if probability < 0.1 else percent(probability)
+
+
 def count(number: int, noun: str) -> str:
     """How many, in words.
 

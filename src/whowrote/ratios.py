@@ -262,6 +262,15 @@ def against_others(log_p: FloatArray, log_prior: FloatArray, limit: float = EXTR
 # -- in words, and with a prior ------------------------------------------------------------------
 
 
+def strength(log10_lr: float) -> str:
+    """The words of the scale for a ratio or its inverse.
+
+    >>> strength(-1.5)
+    'moderate support'
+    """
+    return next(name for limit, name in SCALE if abs(log10_lr) < limit)
+
+
 def verbal(log10_lr: float, first: str, second: str) -> str:
     """The ratio in the words of the ENFSI scale, with the proposition that it supports.
 
@@ -270,7 +279,7 @@ def verbal(log10_lr: float, first: str, second: str) -> str:
     >>> verbal(-0.1, "Ann wrote it", "another person wrote it")
     'no noteworthy support for either proposition'
     """
-    words = next(name for limit, name in SCALE if abs(log10_lr) < limit)
+    words = strength(log10_lr)
     if words == SCALE[0][1]:
         return f"{words} for either proposition"
     return f"{words} for the proposition that {first if log10_lr > 0 else second}"

@@ -1,13 +1,11 @@
-r"""Figures of ratios and answers for texts of a given length, and for people left out.
+r"""Figures of likelihood ratios for texts of a given length, by people left out.
 
 .. math:: (\text{known}_b, \text{questioned}_a) \to \mathrm{LR} \ \text{by a verifier without}\
     a \text{ and } b
 
 Each person's texts fall, groups whole, into two parts: one is known, and from the texts of the
 other so many words are questioned, in turn. Ratios of all such pairs by one person, and of some by
-two, come from a centre or a curve that neither person was in. The same for answers: texts are held
-out, cut to so many words and attributed, and whole people are left out and must be refused. A
-corpus goes in, records come out.
+two, come from a centre or a curve that neither person was in. A corpus goes in, records come out.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
-from whowrote.attribution import Attributor
 from whowrote.attribution.verification import (
     VECTORS,
     Centre,
@@ -34,13 +31,11 @@ from whowrote.attribution.verification import (
     read_by_extractor,
     read_by_features,
 )
-from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.evaluation import possible_folds
 from whowrote.features.interface import FittedFeatures
 from whowrote.features.kinds import named
-from whowrote.metrics import Interval, wilson
+from whowrote.metrics import Interval
 from whowrote.progress import tell
 from whowrote.ratios import LN10, RatioQuality, ratio_quality
 
@@ -367,132 +362,3 @@ def shortest_informative(found: Sequence[RatioValidation]) -> int | None:
             break
         floor = one.words
     return floor
-
-
-# -- answers under the conditions of a case ------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AnswerValidation:
-    """Held-out texts of ``words`` words attributed: how often wrongly, how often at all.
-
-    ``error`` counts the best candidate, named or not; ``coverage`` is the share of texts for which
-    somebody was named, ``error_named`` the share of wrong ones among them.
-    """
-
-    words: int | None
-    texts: int
-    error: float
-    interval: Interval
-    coverage: float
-    error_named: float | None
-    confidence: tuple[float, ...] = field(repr=False)
-    right: tuple[bool, ...] = field(repr=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values; confidences to six decimals."""
-        plain = asdict(self) | {"right": list(self.right)}
-        return plain | {"confidence": [round(one, 6) for one in self.confidence]}
-
-
-def answers_at(
-    corpus: Corpus, attributor: Attributor, lengths: Sequence[int | None], seed: int = 0
-) -> tuple[AnswerValidation, ...]:
-    """Texts held out in folds, cut to each length; a length that no text has is left out."""
-    from sklearn.base import clone
-
-    corpus = corpus.labelled()
-    authors = [str(author) for author in corpus.authors]
-    splits = _folds(corpus, seed)
-    found: dict[int | None, list[tuple[float, bool, bool]]] = {words: [] for words in lengths}
-    random = np.random.default_rng([seed, 41])
-    start = random.random(len(corpus))
-    for number, split in enumerate(splits):
-        fitted = clone(attributor).fit(corpus.subset(split.train)).fitted()
-        for words in lengths:
-            rows = [r for r in split.held_out if corpus.word_counts[r] >= (words or 0)]
-            texts = [first_words(corpus.texts[r], words, float(start[r])) for r in rows]
-            for row, one in zip(rows, fitted.attribute(texts) if texts else [], strict=True):
-                right = one.best.author == authors[row]
-                found[words].append((one.best.probability, right, one.author is not None))
-        tell("validating answers", number + 1, len(splits))
-    return tuple(_answers(words, rows) for words, rows in found.items() if rows)
-
-
-def _answers(words: int | None, rows: Sequence[tuple[float, bool, bool]]) -> AnswerValidation:
-    wrong = sum(not right for _, right, _ in rows)
-    named = [right for _, right, named in rows if named]
-    return AnswerValidation(
-        words=words,
-        texts=len(rows),
-        error=wrong / len(rows),
-        interval=wilson(wrong, len(rows)),
-        coverage=len(named) / len(rows),
-        error_named=1 - sum(named) / len(named) if named else None,
-        confidence=tuple(sure for sure, _, _ in rows),
-        right=tuple(right for _, right, _ in rows),
-    )
-
-
-@dataclass(frozen=True)
-class StrangerValidation:
-    """People left out whole: how many of their texts are refused, and what that costs others.
-
-    ``refused`` is the share of strangers' texts answered by "none of these", ``kept`` the share of
-    enrolled people's held-out texts that were given to their author by name.
-    """
-
-    strangers: int
-    refused: float
-    refused_interval: Interval
-    enrolled: int
-    kept: float
-    kept_interval: Interval
-    people: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
-def strangers_refused(
-    corpus: Corpus, attributor: Attributor, seed: int = 0, n_folds: int = 3
-) -> StrangerValidation:
-    """A share of the people is left out in turn; the others hold out a part of their texts."""
-    from sklearn.base import clone
-
-    corpus = corpus.labelled()
-    names = np.random.default_rng([seed, 43]).permutation(np.array(corpus.author_names))
-    if len(names) < 4:
-        raise InputError(
-            f"the corpus has {len(names)} authors; to leave people out and still tell others apart "
-            "it must have 4: add texts by others"
-        )
-    refused, kept = list[bool](), list[bool]()
-    for fold in range(n_folds):
-        out = set(names[fold::n_folds].tolist())
-        rows = range(len(corpus))
-        inside = corpus.subset(r for r in rows if corpus.authors[r] not in out)
-        outside = corpus.subset(r for r in rows if corpus.authors[r] in out)
-        split = _folds(inside, seed)[0]
-        fitted = clone(attributor).fit(inside.subset(split.train)).fitted()
-        asked = inside.subset(split.held_out)
-        refused += [one.author is None for one in fitted.attribute(outside)]
-        answers = zip(fitted.attribute(asked), asked.authors, strict=True)
-        kept += [one.author == author for one, author in answers]
-        tell("leaving people out", fold + 1, n_folds)
-    return StrangerValidation(
-        strangers=len(refused),
-        refused=float(np.mean(refused)),
-        refused_interval=wilson(sum(refused), len(refused)),
-        enrolled=len(kept),
-        kept=float(np.mean(kept)),
-        kept_interval=wilson(sum(kept), len(kept)),
-        people=len(names),
-    )
-
-
-def _folds(corpus: Corpus, seed: int) -> tuple[Split, ...]:
-    authors = [str(author) for author in corpus.authors]
-    n_folds = possible_folds(corpus)
-    return folds(authors, corpus.groups, ids=corpus.ids, n_folds=n_folds, random_state=seed)

@@ -283,7 +283,10 @@ def test_whoever_listens_hears_of_the_work() -> None:
 
 def test_close_candidates_are_undecided() -> None:
     def said(first: float) -> list[str]:
-        ranking = [Candidate("Ann", first, 0.0, 0.5), Candidate("Bob", 1 - first, 0.0, 0.5)]
+        ranking = [
+            Candidate("Ann", first, 0.0, 0.5, 0.1),
+            Candidate("Bob", 1 - first, 0.0, 0.5, -0.1),
+        ]
         return list(fitted_attributor._remarks("", 100, set(), ranking))
 
     assert said(0.55) == ["undecided between Ann and Bob"]

@@ -190,7 +190,7 @@ def test_real_texts_without_a_model(addresses: dict[str, str]) -> None:
 def test_notes_of_a_few_words_say_nothing(addresses: dict[str, str]) -> None:
     notes = [compare(packaged_extractor(), None, *pair) for pair in NOTES]
     assert max(abs(found.log10_lr) for found in notes) < 0.2
-    assert {found.in_words for found in notes} == {"says little either way"}
+    assert {found.in_words for found in notes} == {"no noteworthy support for either proposition"}
     text = addresses["Ronald Reagan 1983"]
     long, short = (
         compare(packaged_extractor(), None, text, part) for part in (text, "See you at noon then")

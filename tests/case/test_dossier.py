@@ -2,43 +2,69 @@
 
 import json
 import shutil
-import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from case.conftest import HOSTILE
 
 BROWSER = shutil.which("chromium")
-FLAGS = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    *("--no-first-run", "--enable-logging=stderr", "--v=0"),
-)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+PRINTED = {"width": 680, "height": 990}
+"""Pixels between the margins of the printed page."""
 
 
-def browse(folder: Path, *arguments: str, page: Path) -> tuple[str, str]:
-    """What the browser prints on standard output, and what it logs."""
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     if BROWSER is None:
         pytest.skip("chromium is not installed")
-    profile = f"--user-data-dir={folder / 'profile'}"
-    done = subprocess.run(
-        [BROWSER, *FLAGS, profile, *arguments, page.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=True,
-    )
-    return done.stdout, done.stderr
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=BROWSER, args=FLAGS)
+        yield opened
+        opened.close()
 
 
-def requests(log: Path) -> set[str]:
-    """Addresses outside of files and data that pages asked for, from the browser's network log."""
-    found = set()
-    for line in log.read_text(encoding="utf-8").splitlines():
-        if '"url":"http' in line:
-            found.add(line.split('"url":"')[1].split('"')[0])
+@dataclass
+class Visit:
+    """What a page said and asked for while it was open."""
+
+    page: Any
+    console: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+
+def visit(browser: Any, path: Path) -> Visit:
+    found = Visit(browser.new_page(viewport=PRINTED))
+    found.page.on("console", lambda message: found.console.append(message.text))
+    found.page.on("pageerror", lambda error: found.console.append(str(error)))
+    found.page.on("request", lambda request: found.requests.append(request.url))
+    found.page.goto(path.as_uri())
+    found.page.wait_for_load_state("networkidle")
     return found
+
+
+def outside(found: Visit) -> list[str]:
+    return [one for one in found.requests if not one.startswith(("file:", "data:"))]
+
+
+def too_large(page: Any) -> list[int]:
+    """Numbers of figures that no printed page could hold whole."""
+    page.emulate_media(media="print")
+    sizes = page.eval_on_selector_all(
+        "figure",
+        "all => all.map(f => [f.scrollWidth, f.getBoundingClientRect().height,"
+        " getComputedStyle(f).breakInside])",
+    )
+    return [
+        number
+        for number, (width, height, breaks) in enumerate(sizes)
+        if width > PRINTED["width"] or height > PRINTED["height"] or breaks != "avoid"
+    ]
 
 
 class Tags(HTMLParser):
@@ -85,31 +111,47 @@ def test_the_report_is_the_same_each_time(made: Path, tmp_path: Path) -> None:
     assert (copy / "report.html").read_bytes() == (made / "report.html").read_bytes()
 
 
-def test_a_browser_shows_it_silently(made: Path, tmp_path: Path) -> None:
-    log = tmp_path / "net.json"
-    dom, said = browse(tmp_path, "--dump-dom", f"--log-net-log={log}", page=made / "report.html")
-    assert "CONSOLE" not in said
-    assert "&lt;script&gt;console.error('run')&lt;/script&gt;" in dom
-    assert not any("example.invalid" in one for one in requests(log))
-
-
-def test_a_page_that_does_harm_is_heard(tmp_path: Path) -> None:
-    page, log = tmp_path / "bad.html", tmp_path / "net.json"
-    page.write_text(f"<!DOCTYPE html><title>x</title>{HOSTILE}")
-    _, said = browse(tmp_path, "--dump-dom", f"--log-net-log={log}", page=page)
-    assert "CONSOLE" in said
-    assert any("example.invalid" in one for one in requests(log))
-
-
-def test_it_prints_to_pages_of_a4(made: Path, tmp_path: Path) -> None:
-    target = tmp_path / "report.pdf"
-    browse(
-        tmp_path, f"--print-to-pdf={target}", "--no-pdf-header-footer", page=made / "report.html"
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_browser_shows_it_silently(made: Path, browser: Any, scheme: str) -> None:
+    found = visit(browser, made / "report.html")
+    found.page.emulate_media(color_scheme=scheme)
+    assert found.console == []
+    assert outside(found) == []
+    shown = found.page.inner_text("main")
+    assert HOSTILE in shown  # as text
+    assert found.page.eval_on_selector_all("script", "all => all.length") == 0
+    ink, paper = (
+        found.page.eval_on_selector("body", f"b => getComputedStyle(b).{name}")
+        for name in ("color", "backgroundColor")
     )
+    assert ink != paper
+    assert (paper == "rgb(255, 255, 255)") is (scheme == "light")
+    found.page.close()
+
+
+def test_a_page_that_does_harm_is_heard(browser: Any, tmp_path: Path) -> None:
+    page = tmp_path / "bad.html"
+    tall = "<figure style='height:2000px'></figure>"
+    page.write_text(f"<!DOCTYPE html><title>x</title>{HOSTILE}{tall}")
+    found = visit(browser, page)
+    assert "run" in found.console
+    assert any("example.invalid" in one for one in outside(found))
+    assert too_large(found.page) == [0]
+    found.page.close()
+
+
+def test_it_prints_to_pages_of_a4_without_cut_figures(
+    made: Path, browser: Any, tmp_path: Path
+) -> None:
+    found, target = visit(browser, made / "report.html"), tmp_path / "report.pdf"
+    assert found.page.eval_on_selector_all("figure", "all => all.length") >= 3
+    assert too_large(found.page) == []
+    found.page.pdf(path=str(target), prefer_css_page_size=True, print_background=True)
+    found.page.close()
     from pypdf import PdfReader
 
     pages = PdfReader(target).pages
-    assert 4 <= len(pages) <= 12
+    assert 4 <= len(pages) <= 14
     for page in pages:
         assert float(page.mediabox.width) == pytest.approx(595, abs=2)
         assert float(page.mediabox.height) == pytest.approx(842, abs=2)

@@ -127,6 +127,8 @@ def test_verify_by_a_model_of_few_authors(place: Path, tmp_path: Path) -> None:
     assert "Population: 3 enrolled authors alone" in shown
     assert "Weighed: one person wrote both; against: two different people" in shown
     assert "beforehand" not in shown
+    assert re.search(r"support for (either|the) proposition", shown)
+    assert "From prior to posterior: 1 in 1,000,000 to <0.1%" in shown
     assert "ratio -0." in run("verify", place / "m", one, other, code=1)
     assert "both texts are the same" in run("verify", place / "m", one, one)
     by_option = run("verify", one, same, "--model", place / "m", "--prior", "0.1")
@@ -135,6 +137,8 @@ def test_verify_by_a_model_of_few_authors(place: Path, tmp_path: Path) -> None:
     plain = json.loads(run("verify", place / "m", one, other, "--json", code=1))
     assert plain["comparison"]["log10_lr"] < 0
     assert plain["comparison"]["probability"] is None
+    assert "support for" in plain["comparison"]["support"]
+    assert len(plain["comparison"]["posteriors"]) == 6
     assert plain["second"] == "c.txt"
 
 
@@ -181,6 +185,43 @@ def test_evaluate(place: Path, tmp_path: Path) -> None:
     assert sum(map(sum, ours["confusion"])) == 18
     assert ours["error_interval"]["low"] <= ours["error"] <= ours["error_interval"]["high"]
     assert sum(one["n"] for one in ours["by_length"]) == 18
+
+
+def test_evaluate_leaves_people_out(place: Path, tmp_path: Path) -> None:
+    for author in range(6):
+        write(tmp_path / "known" / name(author), texts_by(author, 4))
+    arguments = ["evaluate", tmp_path / "known", "--features", "ngrams", "--folds", "2", "--verify"]
+    plots = tmp_path / "plots"
+    plain = json.loads(run(*arguments, "--plots", plots, "--json").splitlines()[0])
+    strangers, ratios = plain["strangers"], plain["verification"]
+    assert (strangers["people"], strangers["strangers"]) == (6, 24)
+    assert 0 <= strangers["refused_interval"]["low"] <= strangers["refused"] <= 1
+    assert ratios["quality"]["cllr_min"] <= ratios["quality"]["cllr"] < 1
+    assert len(ratios["log10_lr"]) == ratios["quality"]["same"] + ratios["quality"]["different"]
+    assert {"tippett.png", "ratios.png"} <= {path.name for path in plots.iterdir()}
+    shown = " ".join(run(*arguments, "--no-strangers").split())
+    assert re.search(r"Cllr 0\.\d+ \(95 % interval .* at best 0\.\d+", shown)
+    assert re.search(r"Above 1: \S+% of pairs by one person and \S+% of pairs by two", shown)
+    assert "People left out" not in shown
+    few = " ".join(run("evaluate", place / "known", "--features", "ngrams", "--folds", "2").split())
+    assert "Nobody was left out: the corpus has 3 authors" in few
+
+
+def test_no_ratio_is_printed_without_what_it_weighs(place: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one.txt"
+    one.write_text(texts_by(0, 1, seed=4)[0])
+    shown = " ".join(run("attribute", place / "m", one).split())
+    assert re.search(rf"likelihood ratios {name(0)} [\d.]+, ", shown)
+    assert "against: another of the enrolled authors wrote it" in shown
+    assert "Population: the 3 enrolled authors, equally probable beforehand" in shown
+    assert re.search(rf"support for the proposition that {name(0)} wrote the text", shown)
+    assert "1 in 1,000,000 to <0.1%" in shown
+    answer = json.loads(run("attribute", place / "m", one, "--json"))
+    best = answer["ranking"][0]
+    assert answer["ratio"]["log10_lr"] == best["log10_lr"] > 0 > answer["ranking"][1]["log10_lr"]
+    assert len(answer["ratio"]["posteriors"]) == 6
+    assert "likelihood ratios" not in run("attribute", place / "m", place / "new")
+    assert "likelihood ratios" in run("attribute", place / "m", place / "new", "--ratios")
 
 
 @pytest.mark.parametrize(

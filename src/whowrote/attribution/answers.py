@@ -15,6 +15,7 @@ from whowrote.arrays import IntArray
 from whowrote.attribution.rows import Passages
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
+from whowrote.ratios import Posterior, posteriors, verbal
 
 
 @dataclass(frozen=True)
@@ -23,13 +24,16 @@ class Candidate:
 
     ``probability`` is that of this author, given that one of the enrolled wrote the text;
     ``log_density`` the log density of the text's style under them, mean over its passages;
-    ``typicality`` how often a text of their own is as unusual for them as this one is.
+    ``typicality`` how often a text of their own is as unusual for them as this one is; ``log10_lr``
+    the ratio of the two propositions of the :class:`Attribution`, this author or another enrolled
+    one, never more than 1 + the number of texts that the model was calibrated on.
     """
 
     author: str
     probability: float
     log_density: float
     typicality: float
+    log10_lr: float
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,43 @@ class Attribution:
         """The most probable of the enrolled authors, whether or not they are the answer."""
         return self.ranking[0]
 
+    @property
+    def propositions(self) -> tuple[str, str]:
+        """What the ratio of the best candidate weighs."""
+        return f"{self.best.author} wrote the text", "another of the enrolled authors wrote it"
+
+    @property
+    def population(self) -> str:
+        """Who "another" may be: nobody who is not enrolled."""
+        weights = "equally probable" if self.combination.prior == "equal" else "by their passages"
+        return f"the {self.model.authors} enrolled authors, {weights} beforehand"
+
+    @property
+    def in_words(self) -> str:
+        """How much the ratio of the best candidate says, on the verbal scale of ENFSI."""
+        return verbal(self.best.log10_lr, *self.propositions)
+
+    @property
+    def posteriors(self) -> tuple[Posterior, ...]:
+        """What the ratio of the best candidate makes of probabilities beforehand."""
+        ratio = self.best.log10_lr
+        return posteriors(ratio, ratio, ratio)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Plain values, with what the ratio of the best candidate weighs, says and changes."""
         plain = asdict(self)
         plain["ranking"] = list(plain["ranking"])
         plain["warnings"] = list(plain["warnings"])
-        return plain
+        table = [{"prior": one.prior, "posterior": one.posterior} for one in self.posteriors]
+        return plain | {
+            "ratio": {
+                "log10_lr": self.best.log10_lr,
+                "propositions": list(self.propositions),
+                "population": self.population,
+                "support": self.in_words,
+                "posteriors": table,
+            }
+        }
 
     def to_json(self) -> str:
         """One line of JSON."""
@@ -114,8 +149,6 @@ class Enrolled:
 
 # -- two texts compared --------------------------------------------------------------------------
 
-LITTLE, STRENGTHS = 0.3, ((1.0, "weakly"), (2.0, "moderately"))
-"""Of log10 of the ratio: below 2 to 1 it says little, from 100 to 1 on it speaks strongly."""
 PROPOSITIONS = (
     "one person wrote both",
     "two different people of the population wrote them",
@@ -156,17 +189,17 @@ class Comparison:
 
     @property
     def in_words(self) -> str:
-        """How much the likelihood ratio says; it speaks of the texts, and decides nothing.
+        """How much the ratio says, on the verbal scale of ENFSI; it decides nothing.
 
-        >>> plain = Comparison(0.1, 0.0, 0.2, (9, 9), {}, Reference(0, "", 0))
-        >>> plain.in_words, replace(plain, log10_lr=-1.5).in_words
-        ('says little either way', 'speaks moderately for two authors')
+        >>> Comparison(1.5, 1.0, 2.0, (9, 9), {}, Reference(0, "", 0)).in_words
+        'moderate support for the proposition that one person wrote both'
         """
-        size = abs(self.log10_lr)
-        if size < LITTLE:
-            return "says little either way"
-        how = next((word for limit, word in STRENGTHS if size < limit), "strongly")
-        return f"speaks {how} for {'one author' if self.log10_lr > 0 else 'two authors'}"
+        return verbal(self.log10_lr, *self.propositions)
+
+    @property
+    def posteriors(self) -> tuple[Posterior, ...]:
+        """What the ratio makes of several probabilities of one author beforehand."""
+        return posteriors(self.log10_lr, self.low, self.high)
 
     def given(self, prior: float | None) -> Comparison:
         """With the probability of one author that a probability beforehand makes of the ratio.
@@ -186,8 +219,9 @@ class Comparison:
         return replace(self, prior=float(prior), probability=float(expit(log_odds)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values, with the ratio in words and a table of priors and posteriors."""
+        table = [asdict(one) for one in self.posteriors]
+        return {**asdict(self), "support": self.in_words, "posteriors": table}
 
     def _repr_html_(self) -> str:
         from whowrote.attribution.marked_text import comparison_html  # late: for notebooks alone

@@ -48,6 +48,7 @@ from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
 from whowrote.features.vocabulary import split
 from whowrote.progress import tell
+from whowrote.ratios import against_others
 
 if TYPE_CHECKING:
     from whowrote.attribution.explanation import Explanation
@@ -195,8 +196,11 @@ class FittedAttributor:
         strangers = self.stranger_shares(found, log_proba)
         identity, pooling = self.identity(), self.calibration.pooling
         answers, known = [], set(self.training.sha256)
+        ratios = self.log10_ratios(log_proba)
         for row, document in enumerate(corpus):
-            ranking = self._ranking(log_proba[row], found.log_density[row], p_values[row])
+            ranking = self._ranking(
+                log_proba[row], found.log_density[row], p_values[row], ratios[row]
+            )
             tokens, best, stranger = len(split(document.text)), ranking[0], strangers[row]
             limit = self.typicality_limit(stranger)
             named = best.typicality >= limit and (stranger or 0.0) <= self.false_attributions
@@ -236,14 +240,24 @@ class FittedAttributor:
             return self.none_below
         return NONE_BELOW if stranger is None else 0.0
 
+    def log10_ratios(self, log_proba: FloatArray) -> FloatArray:
+        """Of each author against the other enrolled ones; as far as held-out texts bear out."""
+        limit = math.log10(1 + self.calibration.held_out.texts)
+        return against_others(log_proba, prior_of(self.prior, self.log_share), limit)
+
     def _ranking(
-        self, log_proba: FloatArray, log_density: FloatArray, p_values: FloatArray
+        self,
+        log_proba: FloatArray,
+        log_density: FloatArray,
+        p_values: FloatArray,
+        ratios: FloatArray,
     ) -> tuple[Candidate, ...]:
         columns = zip(
             [author.name for author in self.authors],
             np.exp(log_proba).tolist(),
             log_density.tolist(),
             p_values.tolist(),
+            ratios.tolist(),
             strict=True,
         )
         # Ties go to the smaller name, so that the order is always the same.

@@ -106,7 +106,7 @@ class Verified:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return asdict(self)
+        return {**asdict(self), "comparison": self.comparison.to_dict()}
 
 
 def verify_texts(

@@ -57,7 +57,7 @@ def comparison_html(told: Comparison) -> str:
     bound = "; the most that so few people can support" if told.limited else ""
     return "".join(
         [
-            paragraph(f"The likeness {told.in_words}{bound}.", strong=True),
+            paragraph(f"The likeness gives {told.in_words}{bound}.", strong=True),
             grid(["figure", "value"], rows),
             *(paragraph(warning, warning=True) for warning in told.warnings),
         ]

@@ -24,12 +24,12 @@ from whowrote.attribution.verification import ridge_logistic
 from whowrote.corpus.splits import folds
 from whowrote.corpus.texts import Corpus
 from whowrote.evaluation import possible_folds
+from whowrote.held_out import AnswerValidation
 from whowrote.metrics import wilson
 from whowrote.progress import tell
 from whowrote.ratios import LN10, against_others, ratio_quality
 from whowrote.validation import (
     LEAST_TEXTS,
-    AnswerValidation,
     RatioValidation,
     cllr_interval,
     first_words,

@@ -17,18 +17,15 @@ from whowrote.case.closed_set import ClosedCurve, curves_to_dict, validate_close
 from whowrote.case.exhibits import Case
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
+from whowrote.held_out import AnswerValidation, StrangerValidation, answers_at, strangers_refused
 from whowrote.progress import tell
 from whowrote.validation import (
     LEAST_PEOPLE,
     LEAST_TEXTS,
-    AnswerValidation,
     HeldOutPeople,
     RatioValidation,
-    StrangerValidation,
-    answers_at,
     octaves,
     shortest_informative,
-    strangers_refused,
     usable_length,
 )
 

@@ -21,15 +21,16 @@ from whowrote.case.exhibits import FINDINGS, Case, problems
 from whowrote.case.findings import RATIO
 from whowrote.errors import InputError
 from whowrote.files import sha256_of, write_text
-from whowrote.formatting import fine_percent, percent
+from whowrote.formatting import as_prior, count, fine_percent, percent
 from whowrote.plots import RatioRow, calibration_plot, ratio_rows, reliability_diagram, svg
 from whowrote.plots.tippett import tippett_plot
-from whowrote.ratios import SCALE, as_ratio
+from whowrote.ratios import SCALE, as_ratio, strength
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE, DATA = "report.html", "report.json"
+ROWS_ON_PAGE_ONE = 24
 ROWS_A_FIGURE = 30
 """More rows of one figure would not fit a printed page."""
 LICENCES = {
@@ -130,9 +131,8 @@ def _figures(found: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "findings",
                 ratio_rows(rows[low : low + ROWS_A_FIGURE]),
                 "Likelihood ratio of each candidate for each questioned text, with its 95 % "
-                "interval. Right of the line the likeness is more probable if the candidate wrote "
-                "the text, left of it if another person of the population did; grey: the interval "
-                "holds 1.",
+                "interval. Right of the line the likeness is more probable under H1, left of it "
+                "under H2; grey: the interval holds 1.",
             )
         )
     return figures + _validation_figures(found["validation"])
@@ -145,19 +145,19 @@ def _validation_figures(validation: Mapping[str, Any]) -> list[dict[str, Any]]:
     figures = []
     if ratios:
         one = ratios[-1]
-        about = f"Held-out texts of {one['words']:,} words, people left out."
+        about = f"Held-out texts of {one['words']:,} words."
         figures = [
             _figure(
                 "validation",
                 tippett_plot(one["log10_lr"], one["same"]),
-                f"{about} For each ratio, the share of pairs with one at least as large. The red "
-                "curve right of the line are pairs by two people that point to one.",
+                f"{about} For each ratio, the share of pairs with one at least as large. Red and "
+                "right of the line: ratios that point to the wrong person.",
             ),
             _figure(
                 "validation",
                 calibration_plot(one["log10_lr"], one["same"]),
-                f"{about} On the diagonal ratios are as large as they should be. Marks: the pairs, "
-                "by one person above, by two below.",
+                f"{about} On the diagonal ratios are as large as they should be. Marks: the "
+                "comparisons, with the true author above, with others below.",
             ),
         ]
     if validation["answers"]:
@@ -197,11 +197,12 @@ def render(data: Mapping[str, Any]) -> str:
         "percent": percent,
         "fine": fine_percent,
         "readable": readable,
-        "odds": _odds,
+        "visible": lambda text: readable(text).replace(" ", "\u2423"),
+        "odds": as_prior,
     }
     template = resources.files("whowrote.case").joinpath("dossier.html").read_text("utf-8")
     page = environment.from_string(template)
-    return page.render(**data, RATIO=RATIO, scale=_scale(), summary=summary(data["findings"]))
+    return page.render(**data, RATIO=RATIO, scale=_scale(), summary=page_one(data))
 
 
 def readable(value: Any) -> str:
@@ -214,15 +215,6 @@ def readable(value: Any) -> str:
     return "".join(sign if sign >= " " or sign in "\n\t" else "\ufffd" for sign in whole)
 
 
-def _odds(prior: float) -> str:
-    """A prior as one in so many, or as per cent.
-
-    >>> _odds(0.000001), _odds(0.5)
-    ('1 in 1,000,000', '50%')
-    """
-    return f"1 in {round(1 / prior):,}" if prior < 0.1 else percent(prior)
-
-
 def _scale() -> list[tuple[str, str]]:
     rows, low = [], "1"
     for limit, words in SCALE:
@@ -232,21 +224,59 @@ def _scale() -> list[tuple[str, str]]:
     return rows
 
 
-def summary(findings: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What was found, a sentence per questioned text; never a verdict.
+def page_one(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found in a few lines, and a row per questioned text; never a verdict."""
+    findings, source = data["findings"], {one["id"]: one["source"] for one in data["texts"]}
+    weighed = [one for one in findings if one["answer"] == RATIO]
+    rows = [_row(one, source[one["text"]]) for one in weighed]
+    lengths = data["validation"]["lengths"]
+    weighed_at = [lengths[one["text"]] for one in weighed or findings]
+    return {
+        "lines": [*_counted(rows, data["candidates"]), *_silent(findings)],
+        "rows": rows[:ROWS_ON_PAGE_ONE],
+        "hidden": max(0, len(rows) - ROWS_ON_PAGE_ONE),
+        "validated_at": max(weighed_at),
+    }
 
-    >>> summary([{"text": "Q1", "answer": "too little text", "reason": "Too little."}])
-    ['Q1: Too little.']
-    """
+
+def _row(finding: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The largest ratio of a text."""
+    best = max(finding["ratios"], key=lambda one: (one["log10_lr"], one["candidate"]))
+    kept = {name: best[name] for name in ("candidate", "log10_lr", "low", "high")}
+    words, side = strength(best["log10_lr"]), "H1" if best["log10_lr"] > 0 else "H2"
+    said = f"{words} for {'either' if words == SCALE[0][1] else side}"
+    about = {"text": finding["text"], "source": source, "words": finding["words"]}
+    return {**about, **kept, "strength": said}
+
+
+def _counted(rows: Sequence[Mapping[str, Any]], candidates: Sequence[str]) -> list[str]:
+    """How often each candidate has the largest ratio, and how surely."""
     lines = []
+    for name in candidates:
+        own = [row for row in rows if row["candidate"] == name]
+        sure = sum(row["low"] > 0 for row in own)
+        if own:
+            low, high = (as_ratio(f(row["log10_lr"] for row in own)) for f in (min, max))
+            sizes = f"ratio {low}" if len(own) == 1 else f"ratios from {low} to {high}"
+            lines.append(
+                f"{name} has the largest ratio in {len(own)} of {count(len(rows), 'weighed text')} "
+                f"({sizes}); in {sure} its 95 % interval lies wholly above 1."
+            )
+    silent = [name for name in candidates if all(row["candidate"] != name for row in rows)]
+    if rows and silent:
+        lines.append(f"In no text: {', '.join(silent)}.")
+    return lines
+
+
+def _silent(findings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Texts without a ratio, those with one reason together.
+
+    >>> short = {"answer": "too little text", "reason": "Too little."}
+    >>> _silent([{"text": "Q1", **short}, {"text": "Q2", **short}])
+    ['Q1, Q2: Too little.']
+    """
+    reasons: dict[str, list[str]] = {}
     for one in findings:
         if one["answer"] != RATIO:
-            lines.append(f"{one['text']}: {one['reason']}")
-            continue
-        said = "; ".join(
-            f"{r['candidate']} {as_ratio(r['log10_lr'])} "
-            f"(95 % interval {as_ratio(r['low'])} to {as_ratio(r['high'])})"
-            for r in sorted(one["ratios"], key=lambda r: (-r["log10_lr"], r["candidate"]))
-        )
-        lines.append(f"{one['text']}: {said}.")
-    return lines
+            reasons.setdefault(one["reason"], []).append(one["text"])
+    return [f"{', '.join(texts)}: {reason}" for reason, texts in reasons.items()]

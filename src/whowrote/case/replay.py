@@ -2,7 +2,7 @@ r"""Is it found again? Everything is computed anew from the registered texts and
 
 .. math:: |a - b| \le \tau \max(1, |a|)
 
-for every number of ``findings.json``, with :math:`\tau = 10^{-6}`: threads add in another order.
+for every number of ``findings.json``, with :math:`\tau = 10^{-4}`: threads add in another order.
 What is not a number must be equal. Changed inputs and a broken log are named before anything is
 computed.
 """
@@ -19,7 +19,7 @@ from whowrote.case.exhibits import FINDINGS, Case, problems
 from whowrote.case.findings import compute
 from whowrote.errors import InputError
 
-TOLERANCE = 1e-6
+TOLERANCE = 1e-4
 EQUAL, WITHIN, DIFFERENT, CHANGED = "equal", "equal within tolerance", "different", "changed"
 BY_MODEL = ("calibration.model", "calibration.verifiers")
 """Hashes of floating-point numbers: within tolerance they say nothing of their own."""

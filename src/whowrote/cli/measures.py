@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 
     from whowrote.demo import Answer, DemoResult, Score
     from whowrote.evaluation import CrossValidation, Method
+    from whowrote.held_out import LeftOut
 
 CONFUSIONS = 5
+Strangers = Annotated[
+    bool, typer.Option(help="Leave people out whole, in turn: are their texts refused?")
+]
+Verify = Annotated[
+    bool,
+    typer.Option("--verify", help="Likelihood ratios of people left out: Cllr, Tippett plot."),
+]
 
 
 def evaluate(
@@ -45,6 +53,8 @@ def evaluate(
     folds: Annotated[
         int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
     ] = None,
+    strangers: Strangers = True,
+    verify: Verify = False,
     features: Features = "hybrid",
     plots: Plots = None,
     seed: Seed = 0,
@@ -59,13 +69,14 @@ def evaluate(
     """Cross-validate: each text is attributed by a model that has not seen it.
 
     Error with its 95 % interval, macro-F1, Brier score, calibration error, log-loss, the error
-    against text length, the confusions, and the same for classic methods on the same folds. Takes
-    as many trainings as there are folds.
+    against text length, the confusions, and classic methods on the same folds. Then people are left
+    out whole, in three parts: "none of these" is right. Takes three trainings more than folds.
 
-    Example: `whowrote evaluate letters/ --baseline ngram-svm --plots figures/`
+    Example: `whowrote evaluate letters/ --baseline ngram-svm --verify --plots figures/`
     """
     from whowrote.attribution import Attributor
     from whowrote.evaluation import cross_validate
+    from whowrote.held_out import people_left_out
     from whowrote.progress import stage_bars
 
     texts = read_corpus(
@@ -77,30 +88,29 @@ def evaluate(
         group_column=group_column,
     )
     with stage_bars(not quiet):
+        attributor = Attributor(features, random_state=seed)
         found = cross_validate(
-            texts,
-            Attributor(features, random_state=seed),
-            baselines=baseline or (),
-            n_folds=folds,
-            seed=seed,
+            texts, attributor, baselines=baseline or (), n_folds=folds, seed=seed
         )
+        left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, seed=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        plain = {**found.to_dict(), **left_out.to_dict()}
+        typer.echo(json.dumps(plain, ensure_ascii=False))
     else:
-        _show_evaluation(found)
+        _show_evaluation(found, left_out)
     if plots is not None:
-        for path in _draw(found, plots):
+        for path in _draw(found, left_out, plots):
             typer.echo(f"Plot: {path}", err=as_json)
 
 
-def _show_evaluation(found: CrossValidation) -> None:
+def _show_evaluation(found: CrossValidation, left_out: LeftOut) -> None:
     from rich.console import Console
 
     console = Console()
     console.print(_figures(found))
     ours = found.methods[0]
     console.print(_lengths(ours))
-    for line in _remarks(found, ours):
+    for line in (*_remarks(found, ours), *_left_out_lines(left_out)):
         console.print(line, highlight=False, markup=False)
 
 
@@ -154,7 +164,32 @@ def _remarks(found: CrossValidation, ours: Method) -> list[str]:
     ]
 
 
-def _draw(found: CrossValidation, folder: Path) -> list[Path]:
+def _left_out_lines(found: LeftOut) -> list[str]:
+    lines = []
+    if found.strangers is not None:
+        one = found.strangers
+        lines.append(
+            f"People left out, {one.people} in turn: {one.refused:.1%} of their {one.strangers} "
+            f"texts are refused, 'none of these' (95 % interval {one.refused_interval.low:.1%} to "
+            f"{one.refused_interval.high:.1%}); {one.kept:.1%} of {one.enrolled} held-out texts of "
+            "the others go to their author by name."
+        )
+    elif found.why_no_strangers:
+        lines.append(f"Nobody was left out: {found.why_no_strangers}.")
+    if found.verification is not None:
+        two, quality = found.verification, found.verification.quality
+        lines += [
+            f"Likelihood ratios of {two.people} people left out, {quality.same} pairs by one and "
+            f"{quality.different} by two: Cllr {quality.cllr:.3f} (95 % interval "
+            f"{two.interval.low:.3f} to {two.interval.high:.3f}), at best {quality.cllr_min:.3f}, "
+            f"AUC {quality.auc:.3f}.",
+            f"Above 1: {1 - quality.misleading_same:.1%} of pairs by one person and "
+            f"{quality.misleading_different:.1%} of pairs by two.",
+        ]
+    return lines
+
+
+def _draw(found: CrossValidation, left_out: LeftOut, folder: Path) -> list[Path]:
     from whowrote import plots as pictures
 
     ours = found.methods[0]
@@ -163,6 +198,10 @@ def _draw(found: CrossValidation, folder: Path) -> list[Path]:
         "reliability": pictures.reliability_diagram(ours.confidence, ours.right),
         "lengths": pictures.length_errors(ours.by_length),
     }
+    if left_out.verification is not None:
+        pairs = left_out.verification.log10_lr, left_out.verification.same
+        figures["tippett"] = pictures.tippett_plot(*pairs)
+        figures["ratios"] = pictures.calibration_plot(*pairs)
     return pictures.save_all(figures, folder)
 
 

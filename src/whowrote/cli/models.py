@@ -31,7 +31,7 @@ from whowrote.cli.options import (
     told_on_stderr,
 )
 from whowrote.errors import CorpusWarning
-from whowrote.formatting import count, fine_percent, percent, table
+from whowrote.formatting import as_prior, count, fine_percent, percent, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from whowrote.attribution import Attribution
     from whowrote.attribution.jobs import EnrolledMore, Inspected, Trained, Verified
+    from whowrote.ratios import Posterior
 
 
 def train(
@@ -112,6 +113,9 @@ def attribute(
         list[str], typer.Argument(help="Text files, folders or tables of texts; - is stdin.")
     ],
     top: Annotated[int, typer.Option(min=1, help="Candidates shown for each text.")] = 3,
+    ratios: Annotated[
+        bool, typer.Option("--ratios", help="Print likelihood ratios; one text has them anyhow.")
+    ] = False,
     false_attributions: Annotated[
         float | None,
         typer.Option(
@@ -134,7 +138,8 @@ def attribute(
     of strangers says how many texts by people who are not enrolled look as much like one who is: as
     simulated with each author left out in turn; where it is above 5 %, the answer is "none of
     these". The typicality says how often a text of the best author is as little like their others
-    as this one; with fewer than six authors it decides, below 2 %. --json prints one object a line.
+    as this one; with fewer than six authors it decides, below 2 %. The likelihood ratio weighs one
+    enrolled author against the others. --json prints one object a line.
 
     Example: `whowrote attribute letters.model unknown.txt`
     """
@@ -150,10 +155,10 @@ def attribute(
         for answer in answers:
             typer.echo(answer.to_json())
     else:
-        _show_answers(answers, top)
+        _show_answers(answers, top, ratios or len(answers) == 1)
 
 
-def _show_answers(answers: Sequence[Attribution], top: int) -> None:
+def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> None:
     from rich.console import Console
 
     console = Console()
@@ -161,6 +166,8 @@ def _show_answers(answers: Sequence[Attribution], top: int) -> None:
     for answer in answers[:ANSWERS_SHOWN]:
         for warning in answer.warnings:
             console.print(f"{answer.document}: {warning}", style="yellow", markup=False)
+        for line in _ratio_lines(answer, top) if ratios else ():
+            console.print(line, highlight=False, markup=False)
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
@@ -169,6 +176,20 @@ def _show_answers(answers: Sequence[Attribution], top: int) -> None:
         f"authors ({_rule(answers[0])}). A probability is no proof.",
         highlight=False,
     )
+
+
+def _ratio_lines(answer: Attribution, top: int) -> list[str]:
+    """The ratio of each candidate shown, never without what it weighs and among whom."""
+    from whowrote.ratios import as_ratio
+
+    listed = ", ".join(f"{one.author} {as_ratio(one.log10_lr)}" for one in answer.ranking[:top])
+    first, second = answer.propositions
+    return [
+        f"{answer.document}: likelihood ratios {listed}. Weighed: a candidate wrote the text; "
+        f"against: {second}. Population: {answer.population}.",
+        f"{answer.document}: {answer.in_words}. If it was one of them, from prior to posterior "
+        f"that {first}: {_posteriors(answer.posteriors)}.",
+    ]
 
 
 def _rule(answer: Attribution) -> str:
@@ -225,8 +246,8 @@ def verify(
 
     The answer is a likelihood ratio against two different people of a named population: the one
     that comes with the package, moved by the authors of a model if one is given. It knows how long
-    both sides are, and is near 1 for a few words. Below 2 to 1 it says little either way, below 10
-    it speaks weakly, below 100 moderately, above strongly. Exit status 0 if the ratio is above 1,
+    both sides are, and is near 1 for a few words. It is put into the words of the ENFSI scale, and
+    a table says what it makes of probabilities beforehand. Exit status 0 if the ratio is above 1,
     for one author, and 1 if it is below.
 
     Example: `whowrote verify one.txt other.txt` or `whowrote verify --known their_letters/ new.txt`
@@ -254,13 +275,19 @@ def _show_comparison(found: Verified) -> None:
         f"{told.high:+.2f}): {told.in_words}{bound}.\n"
         f"Weighed: {told.propositions[0]}; against: {told.propositions[1]}.\n"
         f"Population: {told.population.description}.\n"
-        f"Words: {told.words[0]:,} and {told.words[1]:,}. Cosines: {likeness}."
+        f"Words: {told.words[0]:,} and {told.words[1]:,}. Cosines: {likeness}.\n"
+        f"From prior to posterior: {_posteriors(told.posteriors)}."
     )
     if told.prior is not None and told.probability is not None:
         typer.echo(
             f"With a probability of {percent(told.prior)} beforehand, that of one author is "
             f"{percent(told.probability)}."
         )
+
+
+def _posteriors(rows: Sequence[Posterior]) -> str:
+    """What a ratio makes of each prior."""
+    return ", ".join(f"{as_prior(one.prior)} to {fine_percent(one.posterior)}" for one in rows)
 
 
 # -- whowrote enroll -----------------------------------------------------------------------------

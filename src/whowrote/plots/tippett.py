@@ -30,8 +30,8 @@ def tippett_plot(
     reach = 1.05 * max(0.1, float(np.abs(ratio).max()))
     at = np.concatenate([[-reach], curves.log10_lr, [reach]])
     for share, colour, name in (
-        (curves.same, RIGHT, f"one person wrote both ({quality.same:,} pairs)"),
-        (curves.different, WRONG, f"two people did ({quality.different:,} pairs)"),
+        (curves.same, RIGHT, f"the true author ({quality.same:,} comparisons)"),
+        (curves.different, WRONG, f"somebody else ({quality.different:,} comparisons)"),
     ):
         axes.step(at, [1.0, *share, 0.0], where="pre", color=colour, lw=1.8, label=name)
     axes.axvline(0.0, color=FAINT, lw=1.0, ls=(0, (4, 3)))

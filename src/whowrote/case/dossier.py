@@ -13,12 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from statistics import median_low
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 
 from whowrote.case.exhibits import FINDINGS, Case, problems
-from whowrote.case.findings import RATIO
+from whowrote.case.findings import RATIO, interval_in_words
 from whowrote.errors import InputError
 from whowrote.files import sha256_of, write_text
 from whowrote.formatting import as_prior, count, fine_percent, percent
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 PAGE, DATA = "report.html", "report.json"
 ROWS_ON_PAGE_ONE = 24
-ROWS_A_FIGURE = 30
+ROWS_A_FIGURE = 36
 """More rows of one figure would not fit a printed page."""
 LICENCES = {
     "ngrams": "No weights: n-grams are counted in the texts of the case.",
@@ -125,11 +126,13 @@ def _figures(found: Mapping[str, Any]) -> list[dict[str, Any]]:
         for one in found["findings"]
         for r in one["ratios"]
     ]
-    for low in range(0, len(rows), ROWS_A_FIGURE):
+    each = max([1, *(len(one["ratios"]) for one in found["findings"])])
+    step = max(each, ROWS_A_FIGURE // each * each)  # the candidates of a text stay together
+    for low in range(0, len(rows), step):
         figures.append(
             _figure(
                 "findings",
-                ratio_rows(rows[low : low + ROWS_A_FIGURE]),
+                ratio_rows(rows[low : low + step]),
                 "Likelihood ratio of each candidate for each questioned text, with its 95 % "
                 "interval. Right of the line the likeness is more probable under H1, left of it "
                 "under H2; grey: the interval holds 1.",
@@ -235,7 +238,7 @@ def page_one(data: Mapping[str, Any]) -> dict[str, Any]:
         "lines": [*_counted(rows, data["candidates"]), *_silent(findings)],
         "rows": rows[:ROWS_ON_PAGE_ONE],
         "hidden": max(0, len(rows) - ROWS_ON_PAGE_ONE),
-        "validated_at": max(weighed_at),
+        "validated_at": median_low(weighed_at),
     }
 
 
@@ -246,7 +249,8 @@ def _row(finding: Mapping[str, Any], source: str) -> dict[str, Any]:
     words, side = strength(best["log10_lr"]), "H1" if best["log10_lr"] > 0 else "H2"
     said = f"{words} for {'either' if words == SCALE[0][1] else side}"
     about = {"text": finding["text"], "source": source, "words": finding["words"]}
-    return {**about, **kept, "strength": said}
+    interval = interval_in_words(best["low"], best["high"])
+    return {**about, **kept, "interval": interval, "strength": said}
 
 
 def _counted(rows: Sequence[Mapping[str, Any]], candidates: Sequence[str]) -> list[str]:

@@ -69,13 +69,22 @@ class CandidateRatio:
     def __str__(self) -> str:
         return (
             f"The likeness is {as_ratio(self.log10_lr)} times as probable (95 % interval "
-            f"{as_ratio(self.low)} to {as_ratio(self.high)}) if {self.propositions[0]} as if "
+            f"{interval_in_words(self.low, self.high)}) if {self.propositions[0]} as if "
             f"{self.propositions[1]}: {self.support}. Population: {self.population}."
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, and the sentence."""
         return {**asdict(self), "sentence": str(self)}
+
+
+def interval_in_words(low: float, high: float) -> str:
+    """An interval of ratios; one that a bound has shrunk to a point says so.
+
+    >>> interval_in_words(1.0, 2.0), interval_in_words(1.5, 1.5)
+    ('10 to 100', 'at the bound or beyond')
+    """
+    return f"{as_ratio(low)} to {as_ratio(high)}" if low < high else "at the bound or beyond"
 
 
 def propositions_of(candidate: str, closed: bool = False) -> tuple[str, str]:

@@ -114,7 +114,7 @@ def ratio_rows(
     axes.grid(axis="x", color=RULE, lw=0.8)
     axes.set_axisbelow(True)
     axes.set_xlabel(
-        "log10 of the ratio, 95 % interval; left: another person, right: the candidate",
+        "log10 of the ratio, 95 % interval; right: the candidate, left: somebody else",
         color=FAINT,
         fontsize=9,
     )

@@ -44,7 +44,12 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"baselines": "what is to be beaten", "estimators": "the scikit-learn face"},
     {"sweep": "many fits, resumable"},
     {"attribution": "from rows to an answer"},
-    {"evaluation": "cross-validation", "clustering": "texts without labels"},
+    {
+        "evaluation": "cross-validation",
+        "clustering": "texts without labels",
+        "stylometry": "Delta, Zeta, trees",
+        "stress": "harder texts",
+    },
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},

@@ -26,7 +26,7 @@ GROUND = "ground floor"
 """The root modules of the lowest floor, which the picture shows as one box."""
 GROUND_MODULES = (
     *("errors", "arrays", "runtime", "formatting", "private", "progress", "settings"),
-    *("checks", "files"),
+    *("checks", "files", "fragments"),
 )
 
 # From the ground up. A room is a package or a module right below `whowrote`; beside it stands what
@@ -39,7 +39,7 @@ FLOORS: tuple[dict[str, str], ...] = (
         "metrics": "figures of merit",
         "model": "the bound; torch alone",
     },
-    {"features": "texts to rows (n, L)"},
+    {"features": "texts to rows (n, L)", "ratios": "their cost and bounds"},
     {"training": "one visible loop"},
     {"baselines": "what is to be beaten", "estimators": "the scikit-learn face"},
     {"sweep": "many fits, resumable"},
@@ -48,8 +48,8 @@ FLOORS: tuple[dict[str, str], ...] = (
         "evaluation": "cross-validation",
         "clustering": "texts without labels",
         "stylometry": "Delta, Zeta, trees",
-        "stress": "harder texts",
     },
+    {"validation": "conditions of a case"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
@@ -63,7 +63,7 @@ FLOW = {
     3: "q(x | o)",
     4: "log p(author | o)",
     6: "Attribution",
-    8: "page",
+    9: "page",
 }
 
 

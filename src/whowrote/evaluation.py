@@ -78,6 +78,26 @@ class CrossValidation:
         plain["methods"] = [method.to_dict() for method in self.methods]
         return plain
 
+    def _repr_html_(self) -> str:
+        from whowrote.fragments import grid, paragraph  # late: for notebooks alone
+
+        columns = ["method", ">error", ">95 % interval", ">macro-F1", ">log-loss", ">ECE"]
+        rows = [_row_of(method) for method in self.methods]
+        said = f"{self.texts} texts by {len(self.authors)} authors, {self.n_folds} folds"
+        return paragraph(said, strong=True) + grid(columns, rows)
+
+
+def _row_of(method: Method) -> tuple[str, ...]:
+    found = method.evaluation
+    low, high = found.error_interval.low, found.error_interval.high
+    figures = (found.macro_f1, found.log_loss, found.ece)
+    return (
+        method.name,
+        f"{found.error:.1%}",
+        f"{low:.1%} to {high:.1%}",
+        *(f"{one:.3f}" for one in figures),
+    )
+
 
 @dataclass(frozen=True)
 class _Answers:
@@ -159,7 +179,7 @@ def cross_validate(
         [str(author) for author in corpus.authors],
         corpus.groups,
         ids=corpus.ids,
-        n_folds=n_folds or _possible_folds(corpus),
+        n_folds=n_folds or possible_folds(corpus),
         random_state=seed,
     )
     answer = {OURS: _ours(attributor or Attributor(random_state=seed))}
@@ -183,7 +203,7 @@ def cross_validate(
     )
 
 
-def _possible_folds(corpus: Corpus) -> int:
+def possible_folds(corpus: Corpus) -> int:
     """Five, or as many as the author with the fewest groups has; at least two."""
     groups = {(author, group) for author, group in zip(corpus.authors, corpus.groups, strict=True)}
     return max(2, min(5, *Counter(author for author, _ in groups).values()))

@@ -10,7 +10,6 @@ import base64
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
 from pathlib import Path
 from string import Template
@@ -18,9 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whowrote.errors import InputError
 from whowrote.files import write_text
+from whowrote.fragments import escaped as _text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
+
+    from whowrote.attribution.explanation import Explanation
 
 KINDS = ("plain", "note")
 STYLES = ("text", "number", "code")
@@ -121,6 +123,17 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Fragment:
+    """HTML that was made elsewhere, and escaped there (:mod:`whowrote.fragments`)."""
+
+    markup: str
+
+    def html(self) -> str:
+        """As it is."""
+        return self.markup
+
+
+@dataclass(frozen=True)
 class Section:
     """A heading and what stands under it."""
 
@@ -161,6 +174,21 @@ def write_page(
     return target
 
 
+def write_explanation(path: str | os.PathLike[str], found: Explanation) -> Path:
+    """The page of an explanation."""
+    from whowrote.attribution.marked_text import explanation_sections
+
+    model = found.attribution.model
+    return write_page(
+        path,
+        f"Why {found.best}?",
+        [Section(name, [Fragment(html)]) for name, html in explanation_sections(found)],
+        lead=f"{found.attribution.document}, {found.attribution.tokens} tokens",
+        footer=f"whowrote {model.version}, model {model.id[:16]}, {model.authors} authors, "
+        f"text {found.attribution.sha256[:16]}",
+    )
+
+
 def _frame() -> Template:
     """The empty page with its style sheet."""
     return Template(resources.files("whowrote").joinpath("report.html").read_text("utf-8"))
@@ -182,12 +210,6 @@ def _contents(sections: Sequence[Section]) -> str:
 def _cells(tag: str, cells: Sequence[Any], styles: Sequence[str]) -> str:
     pairs = zip(cells, styles, strict=True)
     return "".join(f'<{tag} class="{style}">{_text(cell)}</{tag}>' for cell, style in pairs)
-
-
-def _text(value: Any) -> str:
-    """Escaped; half characters and control signs, which no page may hold, become a mark."""
-    whole = str(value).replace("\r\n", "\n").encode("utf-8", "replace").decode()
-    return escape("".join(sign if sign >= " " or sign in "\n\t" else "\ufffd" for sign in whole))
 
 
 def _require(name: str, given: Sequence[str], n: int, allowed: Sequence[str]) -> None:

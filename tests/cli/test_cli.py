@@ -57,7 +57,18 @@ def test_a_heavy_import_would_be_seen() -> None:
 
 def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
     assert set(COMMANDS) == {
-        *("train", "attribute", "evaluate", "cluster", "verify", "enroll", "inspect", "audit"),
+        *(
+            "train",
+            "attribute",
+            "explain",
+            "roll",
+            "evaluate",
+            "cluster",
+            "verify",
+            "enroll",
+            "inspect",
+            "audit",
+        ),
         *("demo", "embed", "sweep", "extractor", "experiment"),
     }
 

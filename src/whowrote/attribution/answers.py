@@ -96,6 +96,11 @@ class Attribution:
         """One line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
+    def _repr_html_(self) -> str:
+        from whowrote.attribution.marked_text import attribution_html  # late: for notebooks alone
+
+        return attribution_html(self)
+
 
 @dataclass(frozen=True)
 class Enrolled:
@@ -183,6 +188,11 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        from whowrote.attribution.marked_text import comparison_html  # late: for notebooks alone
+
+        return comparison_html(self)
 
 
 # -- what every answer needs ---------------------------------------------------------------------

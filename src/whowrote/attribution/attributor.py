@@ -39,6 +39,7 @@ from whowrote.attribution.calibration import (
     per_text,
 )
 from whowrote.attribution.enrolment import enroll
+from whowrote.attribution.explanation import Explanation
 from whowrote.attribution.fitted_attributor import (
     Evidence,
     FittedAttributor,
@@ -348,12 +349,12 @@ class Attributor(BaseEstimator):
     def verify(
         self, first: str | Sequence[str], second: str, *, prior: float | None = None
     ) -> Comparison:
-        """How much likelier two texts are so alike if one person, enrolled or not, wrote both.
-
-        ``first`` may be several known texts of one person; ``prior`` is the probability of one
-        author before reading, and without it there is a likelihood ratio and no probability.
-        """
+        """How much likelier texts are so alike if one person wrote both: see FittedAttributor."""
         return self.fitted().verify(first, second, prior=prior)
+
+    def explain(self, text: str, known: Corpus | None = None, **options: Any) -> Explanation:
+        """Why the best author of a text is the best: see :meth:`FittedAttributor.explain`."""
+        return self.fitted().explain(text, known, **options)
 
     def identity(self) -> ModelIdentity:
         """Which model this is."""

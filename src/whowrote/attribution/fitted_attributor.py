@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,10 @@ from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
 from whowrote.features.vocabulary import split
 from whowrote.progress import tell
+
+if TYPE_CHECKING:
+    from whowrote.attribution.explanation import Explanation
+    from whowrote.attribution.rolling import Rolling
 
 CLOSE = 1.5
 """A candidate less than so many times as probable as the next is not a decision."""
@@ -269,6 +274,20 @@ class FittedAttributor:
         """
         with _without_warnings():
             return compare(self.reader.features, self.verifier, first, second, prior)
+
+    def explain(
+        self, text: str, known: Corpus | None = None, *, draws: int = 20, seed: int = 0
+    ) -> Explanation:
+        """Why the best author of a text is the best; ``known`` texts give lines to look up."""
+        from whowrote.attribution.explanation import explain  # late: an answer needs none
+
+        return explain(self, text, known, draws=draws, seed=seed)
+
+    def roll(self, text: str, window: int = 1000, step: int = 250, **options: Any) -> Rolling:
+        """Who, window by window: see :func:`whowrote.attribution.rolling.roll`."""
+        from whowrote.attribution.rolling import roll  # late: an answer needs none
+
+        return roll(self, text, window, step, **options)
 
 
 @contextmanager

@@ -418,13 +418,20 @@ def fit_verifier(
     extractor = extractor_of(features)
     if extractor is not None and Population.of(features) is not None:
         authors = random.permutation(np.unique(codes))[:MOST_AUTHORS]
-        sides = read_by_extractor(extractor, [_whole(texts, codes == own) for own in authors])
+        sides = read_authors(extractor, texts, codes, authors)
         return Centre.learn(sides.rows[VECTORS], sides.words, authors)
     own = _own_sides(texts, codes, random)
     pairs = matched_pairs(own.author, own.part, own.length, 4 * MOST_TEXTS, random)
     if len(np.unique(pairs.owner)) < 2:
         return None
     return _own_curve(read_by_features(features, own.texts), pairs, random)
+
+
+def read_authors(
+    extractor: FittedAdHominem, texts: Sequence[str], codes: IntArray, authors: IntArray
+) -> Sides:
+    """A side per author, as centres are learnt from them."""
+    return read_by_extractor(extractor, [_whole(texts, codes == own) for own in authors])
 
 
 def _whole(texts: Sequence[str], chosen: BoolArray) -> str:

@@ -22,6 +22,7 @@ from whowrote.errors import InputError
 
 COMMANDS = {
     **dict.fromkeys(("train", "attribute"), "models"),
+    **dict.fromkeys(("explain", "roll"), "explanations"),
     "evaluate": "measures",
     "cluster": "corpora",
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),

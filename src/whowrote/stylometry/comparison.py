@@ -38,7 +38,7 @@ class SideBySide:
     ratio: Comparison
     ngram_cosine: float
     delta: dict[str, float] | None
-    statistics: tuple[dict[str, float], dict[str, float]]
+    measures: tuple[Measure, ...]
     words: tuple[tuple[Key, ...], tuple[Key, ...]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -54,6 +54,7 @@ def side_by_side(
     model: FittedAttributor | None = None,
     prior: float | None = None,
     top: int = 15,
+    seed: int = 0,
 ) -> SideBySide:
     """Compare two sides, each taken to be of one hand; a model's authors are the reference."""
     sides = joined(first.texts), joined(second.texts)
@@ -67,8 +68,8 @@ def side_by_side(
         ratio=ratio,
         ngram_cosine=float(1.0 - cosine_of_ngrams(sides)[0, 1]),
         delta=_delta(*sides),
-        statistics=(statistics(sides[0]), statistics(sides[1])),
-        words=keywords(*sides, top),
+        measures=measures(first.texts, second.texts, seed),
+        words=keywords(first.texts, second.texts, top, seed),
     )
 
 
@@ -89,73 +90,153 @@ def _some(pieces: list[str]) -> list[str]:
     return [pieces[number * len(pieces) // kept] for number in range(kept)]
 
 
-_SENTENCE = re.compile(r"[.!?…]+[\"'”’)\]]*(?:\s|$)")
-WINDOW = 100
+# -- figures and words with their intervals --------------------------------------------------------
 
-
-def statistics(text: str) -> dict[str, float]:
-    """How a text is written, in plain figures; marks are by 100 words.
-
-    >>> round(statistics("I came. I saw, and I won!")["words a sentence"], 1)
-    3.5
-    """
-    words = words_in(text)
-    n = max(1, len(words))
-    sentences = max(1, len(_SENTENCE.findall(text)))
-    marks = {name: 100.0 * len(re.findall(sign, text)) / n for name, sign in _MARKS.items()}
-    return {
-        "words": float(len(words)),
-        "words a sentence": n / sentences,
-        "letters a word": sum(map(len, words)) / n,
-        f"different words of {WINDOW}": _variety(words),
-        **marks,
-    }
-
-
+DRAWS, UNIT_WORDS, FEW_UNITS = 400, 250, 5
+"""Bootstrap samples; words of a stretch that is drawn; a side of so many texts is drawn by texts."""
+_SENTENCE = re.compile(r"[.!?\u2026]+[\"'\u201d\u2019)\]]*(?:\s|$)")
 _MARKS = {
     "commas": ",",
     "semicolons": ";",
     "colons": ":",
-    "dashes": r"—|–| -+ |--",
+    "dashes": "\u2014|\u2013| -+ |--",
     "exclamation marks": "!",
     "question marks": r"\?",
 }
 
 
-def _variety(words: Sequence[str]) -> float:
-    """The mean number of different words in stretches of 100, so that length plays no part."""
-    starts = range(0, max(1, len(words) - WINDOW + 1), WINDOW)
-    return float(np.mean([len(set(words[low : low + WINDOW])) for low in starts]))
+def units(texts: Sequence[str]) -> list[str]:
+    """What is drawn again: texts where there are five or more, else stretches of 250 words."""
+    if len(texts) >= FEW_UNITS:
+        return list(texts)
+    return [piece for text in texts for piece in cut(text, UNIT_WORDS)]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A plain figure of either side with 95 % limits; ``differ``: those of the difference miss 0."""
+
+    name: str
+    first: float
+    second: float
+    first_limits: tuple[float, float]
+    second_limits: tuple[float, float]
+    differ: bool
 
 
 @dataclass(frozen=True)
 class Key:
-    """A word that one side uses more: times by 1,000 words on either, and Dunning's G2."""
+    """A word that one side uses more: times by 1,000 words on either, Dunning's G2, log2 of the ratio.
+
+    ``low`` and ``high`` are the 95 % limits of that logarithm over samples of texts or stretches: a
+    topic that fills one text has a large G2 and limits that include 0.
+    """
 
     word: str
     first: float
     second: float
     g2: float
+    log2_ratio: float
+    low: float
+    high: float
 
 
-def keywords(first: str, second: str, top: int = 15) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
-    r"""Words that either text uses more than the other, by Dunning's log-likelihood.
+@dataclass(frozen=True)
+class _Side:
+    """Counts by unit, and how often each unit was drawn in every sample (the first one: once)."""
+
+    words: list[Counter[str]]
+    counts: FloatArray
+    times: FloatArray
+
+    @classmethod
+    def of(cls, texts: Sequence[str], random: np.random.Generator) -> _Side:
+        pieces = units(texts)
+        n = len(pieces)
+        drawn = random.multinomial(n, np.full(n, 1.0 / n), DRAWS)
+        counts = np.array([_counts(piece) for piece in pieces], dtype=np.float64)
+        words = [Counter(words_in(piece)) for piece in pieces]
+        return cls(words, counts, np.vstack([np.ones(n), drawn]))
+
+
+def _counts(text: str) -> list[float]:
+    words = words_in(text)
+    sentences = max(1, len(_SENTENCE.findall(text)))
+    marks = [float(len(re.findall(sign, text))) for sign in _MARKS.values()]
+    return [len(words), sentences, sum(map(len, words)), len(set(words)), *marks]
+
+
+NAMES = ("words a sentence", "letters a word", "different words a unit", *_MARKS)
+
+
+def _rates(side: _Side) -> FloatArray:
+    """(samples, figures): ratios of sums, marks by 100 words."""
+    total = side.times @ side.counts
+    n, n_units = np.maximum(total[:, :1], 1.0), side.times.sum(axis=1, keepdims=True)
+    ratios = [n / total[:, 1:2], total[:, 2:3] / n, total[:, 3:4] / n_units]
+    return np.hstack([*ratios, 100.0 * total[:, 4:] / n])
+
+
+def measures(first: Sequence[str], second: Sequence[str], seed: int = 0) -> tuple[Measure, ...]:
+    """How either side is written, in plain figures.
+
+    >>> found = measures(["I came. I saw, and I won!"], ["I came, I saw, I won, I left."])
+    >>> found[0].name, found[0].first, found[0].second
+    ('words a sentence', 3.5, 8.0)
+    """
+    random = np.random.default_rng([seed, 41])
+    both = [_rates(_Side.of(texts, random)) for texts in (first, second)]
+    made = []
+    for column, name in enumerate(NAMES):
+        one, other = (rates[:, column] for rates in both)
+        apart = _limits(one[1:] - other[1:])
+        differ = (apart[0] > 0 or apart[1] < 0) and min(map(len, map(units, (first, second)))) > 2
+        values = float(one[0]), float(other[0])
+        made.append(Measure(name, *values, _limits(one[1:]), _limits(other[1:]), differ))
+    return tuple(made)
+
+
+def _limits(values: FloatArray) -> tuple[float, float]:
+    low, high = np.percentile(values, [2.5, 97.5]).tolist()
+    return low, high
+
+
+def keywords(
+    first: Sequence[str], second: Sequence[str], top: int = 15, seed: int = 0
+) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
+    r"""Words that either side uses more than the other, by Dunning's log-likelihood.
 
     .. math:: G^2 = 2 \sum_{i} O_i \ln (O_i / E_i)
 
-    >>> ours, theirs = keywords("upon upon the the", "whilst whilst whilst the the")
+    >>> ours, theirs = keywords(["upon upon the the"], ["whilst whilst whilst the the"])
     >>> ours[0].word, theirs[0].word
     ('upon', 'whilst')
     """
-    counts = [Counter(words_in(text)) for text in (first, second)]
-    n = np.array([max(1, own.total()) for own in counts], dtype=np.float64)
-    names = sorted({*counts[0], *counts[1]})
-    seen = np.array([[own[word] for word in names] for own in counts], dtype=np.float64)
+    random = np.random.default_rng([seed, 43])
+    sides = [_Side.of(texts, random) for texts in (first, second)]
+    totals = [sum(side.words, Counter[str]()) for side in sides]
+    n = np.array([max(1, own.total()) for own in totals], dtype=np.float64)
+    names = sorted({*totals[0], *totals[1]})
+    seen = np.array([[own[word] for word in names] for own in totals], dtype=np.float64)
     expected = seen.sum(axis=0) * (n / n.sum())[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         g2 = 2.0 * np.where(seen > 0, seen * np.log(seen / expected), 0.0).sum(axis=0)
-    rates = 1000.0 * seen / n[:, None]
+    rates = seen / n[:, None]
     order = sorted(range(len(names)), key=lambda j: (-g2[j], names[j]))
-    made = [Key(names[j], float(rates[0, j]), float(rates[1, j]), float(g2[j])) for j in order]
-    ours = tuple(one for one in made if one.first > one.second)[:top]
-    return ours, tuple(one for one in made if one.second > one.first)[:top]
+    found: tuple[list[Key], list[Key]] = ([], [])
+    for j in order:
+        more = int(rates[1, j] > rates[0, j])
+        if rates[0, j] != rates[1, j] and len(found[more]) < top:
+            shares = (1000.0 * rates[:, j]).tolist()
+            found[more].append(Key(names[j], *shares, float(g2[j]), *_ratio(sides, names[j])))
+    return tuple(found[0]), tuple(found[1])
+
+
+def _ratio(sides: Sequence[_Side], word: str) -> tuple[float, float, float]:
+    """log2 of the ratio of rates, half a word added to each side, and its limits."""
+    logs = []
+    for side in sides:
+        times = side.times @ np.array([own[word] for own in side.words], dtype=np.float64)
+        logs.append(np.log2((times + 0.5) / (side.times @ side.counts[:, 0] + 1.0)))
+    apart = logs[0] - logs[1]
+    return float(apart[0]), *_limits(apart[1:])

@@ -105,13 +105,22 @@ class Distances:
 
     def plane(self) -> FloatArray:
         """(n, 2): places whose distances are like those of the table (classical scaling)."""
-        n = len(self.names)
-        centre = np.eye(n) - 1.0 / n
-        values, vectors = np.linalg.eigh(-0.5 * centre @ self.table**2 @ centre)
-        axes = vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0.0))
+        values, vectors = self._scaled()
+        axes = vectors[:, :2] * np.sqrt(np.maximum(values[:2], 0.0))
         largest = np.abs(axes).argmax(axis=0)
         signs = np.sign(axes[largest, np.arange(axes.shape[1])])
         return np.asarray(axes * np.where(signs == 0, 1.0, signs))
+
+    def kept(self) -> float:
+        """The share of the squared distances that the plane shows."""
+        values = np.abs(self._scaled()[0])
+        return float(values[:2].sum() / (values.sum() or 1.0))
+
+    def _scaled(self) -> tuple[FloatArray, FloatArray]:
+        n = len(self.names)
+        centre = np.eye(n) - 1.0 / n
+        values, vectors = np.linalg.eigh(-0.5 * centre @ self.table**2 @ centre)
+        return values[::-1], vectors[:, ::-1]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

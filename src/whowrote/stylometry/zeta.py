@@ -101,7 +101,7 @@ def _segments(
     side: list[int] = []
     for number, text in enumerate([*first, *second]):
         for piece in cut(text, words):
-            pieces.append(set(words_in(piece)))
+            pieces.append({word for word in words_in(piece) if not word.isdigit()})
             document.append(number)
             side.append(int(number >= len(first)))
     return pieces, np.array(document), np.array(side)

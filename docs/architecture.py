@@ -49,7 +49,7 @@ FLOORS: tuple[dict[str, str], ...] = (
         "clustering": "texts without labels",
         "stylometry": "Delta, Zeta, trees",
     },
-    {"validation": "conditions of a case"},
+    {"validation": "conditions of a case", "stress": "harder texts"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},

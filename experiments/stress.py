@@ -72,9 +72,7 @@ def main() -> None:
     first = [row for row, one in enumerate(rewrites.authors) if one in half]
     second = [row for row, one in enumerate(rewrites.authors) if one not in half]
     samples = _drawn(rewrites.subset(first), MOST, options.seed)
-    both = Corpus.from_texts(
-        [*known.texts, *samples.texts], [*known.authors, *samples.groups]
-    )
+    both = Corpus.from_texts([*known.texts, *samples.texts], [*known.authors, *samples.groups])
     together = Attributor(random_state=options.seed).fit(both).fitted()
     writers = tuple(sorted(set(samples.groups)))
     later = _drawn(rewrites.subset(second), MOST, options.seed)

@@ -123,15 +123,20 @@ def distance_map(found: Distances, *, title: str = "") -> Figure:
     axes.margins(0.08)
     axes.grid(color=RULE, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.set_xlabel(f"{found.method}, classical scaling: {found.kept():.0%} of the squared "
-                    "distances", color=FAINT, fontsize=9)
+    axes.set_xlabel(
+        f"{found.method}, classical scaling: {found.kept():.0%} of the squared distances",
+        color=FAINT,
+        fontsize=9,
+    )
     finish(axes, title or "Texts by their distances")
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
     if named:
         figure.canvas.draw()
         figure.set_layout_engine("none")
         written = [label(found.names[row], 16) for row in named]
-        write_names(axes, points[named], written, [colours[found.authors[row]] for row in named])
+        inks = [colours[found.authors[row]] for row in named]
+        few = len(named) <= NAMED_KNOWN
+        write_names(axes, written, points[named], colours=inks, size=7.0, all_of_them=few)
     return figure
 
 

@@ -9,6 +9,8 @@ frozen table comes out; nothing is learnt, and no figure here is a probability.
 
 from __future__ import annotations
 
+import csv
+import io
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -121,6 +123,15 @@ class Distances:
         centre = np.eye(n) - 1.0 / n
         values, vectors = np.linalg.eigh(-0.5 * centre @ self.table**2 @ centre)
         return values[::-1], vectors[:, ::-1]
+
+    def to_csv(self) -> str:
+        """The square table, a row and a column per text."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["text", "author", *self.names])
+        for name, author, row in zip(self.names, self.authors, self.table, strict=True):
+            writer.writerow([name, author or "", *(f"{value:.6f}" for value in row)])
+        return out.getvalue()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from whowrote import Attributor, Corpus, __version__
 from whowrote.files import write_text
-from whowrote.stress import _drawn, ask_writers, condition, stress
+from whowrote.stress import ask_writers, condition, drawn, stress
 
 OUT = Path(__file__).parent / "results" / "stress.json"
 ENROLLED, TRAINED, MOST = 30, 8, 250
@@ -71,11 +71,11 @@ def main() -> None:
     half = set(np.random.default_rng([options.seed, 53]).permutation(names)[: len(names) // 2])
     first = [row for row, one in enumerate(rewrites.authors) if one in half]
     second = [row for row, one in enumerate(rewrites.authors) if one not in half]
-    samples = _drawn(rewrites.subset(first), MOST, options.seed)
+    samples = drawn(rewrites.subset(first), MOST, options.seed)
     both = Corpus.from_texts([*known.texts, *samples.texts], [*known.authors, *samples.groups])
     together = Attributor(random_state=options.seed).fit(both).fitted()
     writers = tuple(sorted(set(samples.groups)))
-    later = _drawn(rewrites.subset(second), MOST, options.seed)
+    later = drawn(rewrites.subset(second), MOST, options.seed)
     told = ask_writers(together, writers, half, asked, later)
     record["learnt_together"] = told.to_dict()
     write_text(options.out, json.dumps(record, indent=1) + "\n")

@@ -41,8 +41,8 @@ Change = Callable[[str, np.random.Generator], str]
 class Condition:
     """Texts changed in one way, and how they were answered.
 
-    ``wrong``: the best author is another; ``misnamed``: another person is named; ``refused``: nobody
-    is; ``false``: a stranger's text is given to somebody.
+    ``wrong``: the best author is another; ``misnamed``: another person is named; ``refused``:
+    nobody is; ``false``: a stranger's text is given to somebody.
     """
 
     name: str
@@ -125,11 +125,11 @@ def stress(
 ) -> Stress:
     """Ask a model about texts as they are and as they get harder.
 
-    ``corpus`` has texts by enrolled people, and perhaps by others: those are strangers. ``rewrites``
-    has texts that somebody rewrote, under the original author's name, with the writer as group.
+    ``corpus`` has texts by enrolled people, and perhaps by others: those are strangers.
+    ``rewrites`` has texts that somebody rewrote, under the original author's name, with the writer as group.
     """
     asked, learnt_from = _new_texts(model, corpus.labelled())
-    asked = _drawn(asked, most, seed)
+    asked = drawn(asked, most, seed)
     changes = _changes(lengths, noise)
     made = []
     for number, (name, change) in enumerate(changes.items(), start=1):
@@ -161,7 +161,8 @@ def _new_texts(model: FittedAttributor, corpus: Corpus) -> tuple[Corpus, int]:
     return kept, len(corpus) - len(kept)
 
 
-def _drawn(corpus: Corpus, most: int, seed: int) -> Corpus:
+def drawn(corpus: Corpus, most: int, seed: int) -> Corpus:
+    """So many texts at random, in their order."""
     order = np.random.default_rng([seed, 47]).permutation(len(corpus))[:most]
     return corpus.subset(sorted(order.tolist()))
 
@@ -234,7 +235,7 @@ def _by_writer(rewrites: Corpus, most: int, seed: int) -> dict[str, Corpus]:
     """Rewrites by whoever rewrote; one writer where the table names none."""
     groups = np.array(_writers(rewrites))
     parts = {name: rewrites.subset(np.flatnonzero(groups == name)) for name in np.unique(groups)}
-    return {str(name): _drawn(part, most, seed) for name, part in parts.items()}
+    return {str(name): drawn(part, most, seed) for name, part in parts.items()}
 
 
 def _writers(rewrites: Corpus) -> list[str]:
@@ -258,8 +259,8 @@ def language_models(
     first = rewrites.subset(i for i, one in enumerate(rewrites.authors) if one in half)
     second = rewrites.subset(i for i, one in enumerate(rewrites.authors) if one not in half)
     samples = Corpus.from_texts(first.texts, _writers(first))
-    grown = enroll(model, _drawn(samples, most, seed))
-    return ask_writers(grown, samples.author_names, half, people, _drawn(second, most, seed))
+    grown = enroll(model, drawn(samples, most, seed))
+    return ask_writers(grown, samples.author_names, half, people, drawn(second, most, seed))
 
 
 def ask_writers(
@@ -269,7 +270,7 @@ def ask_writers(
     people: Corpus,
     rewrites: Corpus,
 ) -> Writers:
-    """Ask a model that knows writers about rewrites, and about texts by people not in ``sampled``."""
+    """Ask a model that knows writers: about rewrites, and texts by people not ``sampled``."""
     own = people.subset(i for i, one in enumerate(people.authors) if one not in sampled)
     best = model.predict(rewrites).tolist()
     alarms = model.predict(own).tolist() if len(own) else []

@@ -108,7 +108,8 @@ def _draw(
 
 def distance_map(found: Distances, *, title: str = "") -> Figure:
     """Texts in the plane that keeps their distances best; questioned ones are named black rings."""
-    points, colours = found.plane(), _colours(found.authors)
+    points = np.asarray(found.plane(), dtype=np.float64)
+    colours = _colours(found.authors)
     figure = sheet(7.2, 6.0)
     axes = figure.add_subplot()
     for name, colour in colours.items():
@@ -116,7 +117,8 @@ def distance_map(found: Distances, *, title: str = "") -> Figure:
         if own.any():
             said = "questioned" if name is None else label(name)
             fill = "none" if name is None else colour
-            axes.scatter(*points[own].T, s=34, facecolors=fill, edgecolors=colour, label=said)
+            x, y = points[own].T
+            axes.scatter(x, y, s=34, facecolors=fill, edgecolors=colour, label=said)
     axes.set_aspect("equal", adjustable="datalim")
     every = len(found.names) <= NAMED_KNOWN
     named = [row for row, one in enumerate(found.authors) if every or one is None]

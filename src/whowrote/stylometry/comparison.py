@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from whowrote.arrays import FloatArray
 from whowrote.attribution.answers import Comparison
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rows import cut
@@ -29,8 +30,8 @@ SEGMENT_WORDS, MOST_SEGMENTS = 500, 60
 class SideBySide:
     """Two sides: how alike they are, and in what they differ.
 
-    ``delta`` has Burrows' Delta between segments of both sides and within each: one side's own range
-    is the yardstick. It is None where a side has fewer than two segments.
+    ``delta`` has Burrows' Delta between segments of both sides and within each: one side's own
+    range is the yardstick. It is None where a side has fewer than two segments.
     """
 
     names: tuple[str, str]
@@ -93,7 +94,7 @@ def _some(pieces: list[str]) -> list[str]:
 # -- figures and words with their intervals --------------------------------------------------------
 
 DRAWS, UNIT_WORDS, FEW_UNITS = 400, 250, 5
-"""Bootstrap samples; words of a stretch that is drawn; a side of so many texts is drawn by texts."""
+"""Bootstrap samples; words of a stretch that is drawn; so many texts are drawn as texts."""
 _SENTENCE = re.compile(r"[.!?\u2026]+[\"'\u201d\u2019)\]]*(?:\s|$)")
 _MARKS = {
     "commas": ",",
@@ -114,7 +115,7 @@ def units(texts: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Measure:
-    """A plain figure of either side with 95 % limits; ``differ``: those of the difference miss 0."""
+    """A figure of either side with 95 % limits; ``differ``: those of the difference miss 0."""
 
     name: str
     first: float
@@ -126,7 +127,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Key:
-    """A word that one side uses more: times by 1,000 words on either, Dunning's G2, log2 of the ratio.
+    """A word that one side uses more: rates by 1,000 words, Dunning's G2, log2 of the ratio.
 
     ``low`` and ``high`` are the 95 % limits of that logarithm over samples of texts or stretches: a
     topic that fills one text has a large G2 and limits that include 0.
@@ -227,8 +228,9 @@ def keywords(
     for j in order:
         more = int(rates[1, j] > rates[0, j])
         if rates[0, j] != rates[1, j] and len(found[more]) < top:
-            shares = (1000.0 * rates[:, j]).tolist()
-            found[more].append(Key(names[j], *shares, float(g2[j]), *_ratio(sides, names[j])))
+            one, other = (1000.0 * rates[:, j]).tolist()
+            ratio = _ratio(sides, names[j])
+            found[more].append(Key(names[j], one, other, float(g2[j]), *ratio))
     return tuple(found[0]), tuple(found[1])
 
 

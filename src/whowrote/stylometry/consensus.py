@@ -98,7 +98,7 @@ def consensus(
     strength: float = STRENGTH,
     cosine: bool = True,
 ) -> Consensus:
-    """Ward's trees of the cosine Delta over bands of most frequent words, and the groups that most have."""
+    """Ward's trees of the cosine Delta over bands of frequent words; the groups that most have."""
     check_texts(corpus, min(bands, default=0))
     if not 0.5 <= strength < 1.0:
         raise InputError(

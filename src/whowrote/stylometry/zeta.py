@@ -1,9 +1,10 @@
 r"""Zeta: the words that one set of texts has in most segments and another in few.
 
-.. math:: \zeta(w) = \frac{\#\{a \in A : w \in a\}}{|A|} + \frac{\#\{b \in B : w \notin b\}}{|B|} - 1
+.. math:: \zeta(w) = \frac{\#\{a \in A : w \in a\}}{|A|}
+    + \frac{\#\{b \in B : w \notin b\}}{|B|} - 1
 
 A and B are the segments of both sides, equally long, so Zeta runs from -1 (all segments of B have
-the word and none of A) to 1 (the other way round); the figure of Craig and Kinney (2009) is one more.
+the word and none of A) to 1 (the other way round); Craig and Kinney's (2009) figure is one more.
 """
 
 from __future__ import annotations

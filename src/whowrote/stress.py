@@ -31,6 +31,8 @@ NOISE = (0.01, 0.05, 0.1)
 """Shares of letters that are swapped with the next, dropped, doubled or replaced."""
 MOST = 400
 """Texts of a condition; of more, so many are drawn."""
+TOO_MANY_ALARMS = 0.1
+"""The flag is not raised where its false-alarm rate may be above this (upper 95 % limit)."""
 LEAST_PEOPLE_TEXTS = 20
 """A false-alarm rate is said from so many texts of held-out people on."""
 
@@ -88,12 +90,23 @@ class Writers:
         """Whether the false-alarm rate rests on enough texts to raise the flag at all."""
         return self.people_texts >= LEAST_PEOPLE_TEXTS
 
+    @property
+    def usable(self) -> bool:
+        """Whether the flag may be raised: its false alarms are measured, and surely few."""
+        if not self.measured:
+            return False
+        return wilson(self.false_alarms, self.people_texts).high <= TOO_MANY_ALARMS
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, and the false-alarm rate with its limits (None: too few texts)."""
         limits = wilson(self.false_alarms, self.people_texts) if self.measured else None
         rate = None if limits is None else self.false_alarms / self.people_texts
         both = None if limits is None else [limits.low, limits.high]
-        return asdict(self) | {"false_alarm_rate": rate, "false_alarm_limits": both}
+        return asdict(self) | {
+            "false_alarm_rate": rate,
+            "false_alarm_limits": both,
+            "usable": self.usable,
+        }
 
 
 @dataclass(frozen=True)
@@ -126,7 +139,8 @@ def stress(
     """Ask a model about texts as they are and as they get harder.
 
     ``corpus`` has texts by enrolled people, and perhaps by others: those are strangers.
-    ``rewrites`` has texts that somebody rewrote, under the original author's name, with the writer as group.
+    ``rewrites`` has texts that somebody rewrote, under the original author's name, with the
+    writer as group.
     """
     asked, learnt_from = _new_texts(model, corpus.labelled())
     asked = drawn(asked, most, seed)
@@ -219,7 +233,7 @@ def noisy(text: str, share: float, random: np.random.Generator) -> str:
     for at, sign in enumerate(text):
         if not (slips[at] and sign.isalpha()):
             out.append(sign)
-        elif kinds[at] == 0 and out:
+        elif kinds[at] == 0 and out and out[-1].isalpha():
             out.insert(len(out) - 1, sign)
         elif kinds[at] == 2:
             out += [sign, sign]

@@ -69,6 +69,7 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
             "inspect",
             "audit",
         ),
+        *("zeta", "tree", "distances", "compare", "stress"),
         *("demo", "embed", "sweep", "extractor", "experiment"),
     }
 

@@ -409,7 +409,8 @@ def _show_stress(found: Stress) -> None:
             f"Language models as candidates: {told.flagged} of {told.rewrites} rewrites read like "
             f"a rewritten text, {told.right} go to the model that wrote them; false alarms "
             f"{told.false_alarms} of {told.people_texts} texts by people ({fine_percent(rate)}, "
-            f"95 % interval {percent(limits[0])} to {percent(limits[1])}).",
+            f"95 % interval {percent(limits[0])} to {percent(limits[1])})"
+            f"{'.' if told.usable else ': too many to raise that flag.'}",
             highlight=False,
         )
     if found.learnt_from:

@@ -15,7 +15,6 @@ from whowrote.plots.style import (
     label,
     labels,
     sheet,
-    write_names,
 )
 from whowrote.stylometry.consensus import Consensus, Group
 from whowrote.stylometry.frequencies import Distances
@@ -131,14 +130,16 @@ def distance_map(found: Distances, *, title: str = "") -> Figure:
         fontsize=9,
     )
     finish(axes, title or "Texts by their distances")
+    for row in named:
+        axes.annotate(
+            label(found.names[row], 16),
+            (float(points[row, 0]), float(points[row, 1])),
+            (4, 3),
+            textcoords="offset points",
+            fontsize=7,
+            color=colours[found.authors[row]],
+        )
     axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=8)
-    if named:
-        figure.canvas.draw()
-        figure.set_layout_engine("none")
-        written = [label(found.names[row], 16) for row in named]
-        inks = [colours[found.authors[row]] for row in named]
-        few = len(named) <= NAMED_KNOWN
-        write_names(axes, written, points[named], colours=inks, size=7.0, all_of_them=few)
     return figure
 
 

@@ -164,18 +164,22 @@ def _counts(text: str) -> list[float]:
     words = words_in(text)
     sentences = max(1, len(_SENTENCE.findall(text)))
     marks = [float(len(re.findall(sign, text))) for sign in _MARKS.values()]
-    return [len(words), sentences, sum(map(len, words)), len(set(words)), *marks]
+    starts = range(0, max(1, len(words) - STRETCH + 1), STRETCH)
+    varied = sum(len(set(words[low : low + STRETCH])) for low in starts)
+    return [len(words), sentences, sum(map(len, words)), varied, len(starts), *marks]
 
 
-NAMES = ("words a sentence", "letters a word", "different words a unit", *_MARKS)
+STRETCH = 100
+"""Words of a stretch in which different ones are counted, so that length plays no part."""
+NAMES = ("words a sentence", "letters a word", f"different words in {STRETCH}", *_MARKS)
 
 
 def _rates(side: _Side) -> FloatArray:
     """(samples, figures): ratios of sums, marks by 100 words."""
     total = side.times @ side.counts
-    n, n_units = np.maximum(total[:, :1], 1.0), side.times.sum(axis=1, keepdims=True)
-    ratios = [n / total[:, 1:2], total[:, 2:3] / n, total[:, 3:4] / n_units]
-    return np.hstack([*ratios, 100.0 * total[:, 4:] / n])
+    n = np.maximum(total[:, :1], 1.0)
+    ratios = [n / total[:, 1:2], total[:, 2:3] / n, total[:, 3:4] / total[:, 4:5]]
+    return np.hstack([*ratios, 100.0 * total[:, 5:] / n])
 
 
 def measures(first: Sequence[str], second: Sequence[str], seed: int = 0) -> tuple[Measure, ...]:
@@ -191,7 +195,9 @@ def measures(first: Sequence[str], second: Sequence[str], seed: int = 0) -> tupl
     for column, name in enumerate(NAMES):
         one, other = (rates[:, column] for rates in both)
         apart = _limits(one[1:] - other[1:])
-        differ = (apart[0] > 0 or apart[1] < 0) and min(map(len, map(units, (first, second)))) > 2
+        # A mark that a side never has is 0 in all samples: they cannot say how rare it is there.
+        never = min(one[0], other[0]) == 0.0
+        differ = bool(not never and (apart[0] > 0 or apart[1] < 0))
         values = float(one[0]), float(other[0])
         made.append(Measure(name, *values, _limits(one[1:]), _limits(other[1:]), differ))
     return tuple(made)
@@ -235,10 +241,10 @@ def keywords(
 
 
 def _ratio(sides: Sequence[_Side], word: str) -> tuple[float, float, float]:
-    """log2 of the ratio of rates, half a word added to each side, and its limits."""
-    logs = []
+    """log2 of the ratio of rates, each with half a word added (0 where none has it); limits."""
+    logs, half = [], 1.0 / sum(float(side.counts[:, 0].sum()) for side in sides)
     for side in sides:
         times = side.times @ np.array([own[word] for own in side.words], dtype=np.float64)
-        logs.append(np.log2((times + 0.5) / (side.times @ side.counts[:, 0] + 1.0)))
+        logs.append(np.log2(times / np.maximum(side.times @ side.counts[:, 0], 1.0) + half))
     apart = logs[0] - logs[1]
     return float(apart[0]), *_limits(apart[1:])

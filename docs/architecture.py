@@ -44,12 +44,12 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"baselines": "what is to be beaten", "estimators": "the scikit-learn face"},
     {"sweep": "many fits, resumable"},
     {"attribution": "from rows to an answer"},
+    {"evaluation": "cross-validation", "clustering": "texts without labels"},
     {
-        "evaluation": "cross-validation",
-        "clustering": "texts without labels",
+        "validation": "conditions of a case",
+        "stress": "harder texts",
         "stylometry": "Delta, Zeta, trees",
     },
-    {"validation": "conditions of a case", "stress": "harder texts"},
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
@@ -347,7 +347,7 @@ def _keep_apart(layout: Layout, floor: list[Any], centre: float, reach: float) -
 
 # The drawing.
 
-SIZE = (10.0, 9.6)
+SIZE = (10.0, 10.4)
 STEP, BOX_HEIGHT = 0.78, 0.46
 INK, PALE, EDGE, FLOW_INK = "#1d2733", "#f4f6f8", "#5b7083", "#9a5a00"
 

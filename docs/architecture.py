@@ -46,6 +46,11 @@ FLOORS: tuple[dict[str, str], ...] = (
     {"attribution": "from rows to an answer"},
     {"evaluation": "cross-validation", "clustering": "texts without labels"},
     {"validation": "ratios of people left out", "held_out": "answers, refusals"},
+    {
+        "validation": "conditions of a case",
+        "stress": "harder texts",
+        "stylometry": "Delta, Zeta, trees",
+    },
     {"plots": "figures", "report": "an HTML page"},
     {"demo": "the main job, end to end", "case": "texts, log, findings"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
@@ -343,7 +348,7 @@ def _keep_apart(layout: Layout, floor: list[Any], centre: float, reach: float) -
 
 # The drawing.
 
-SIZE = (10.0, 9.6)
+SIZE = (10.0, 10.4)
 STEP, BOX_HEIGHT = 0.78, 0.46
 INK, PALE, EDGE, FLOW_INK = "#1d2733", "#f4f6f8", "#5b7083", "#9a5a00"
 

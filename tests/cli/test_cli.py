@@ -70,6 +70,8 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
             "audit",
         ),
         *("case", "demo", "embed", "sweep", "extractor", "experiment"),
+        *("zeta", "tree", "distances", "compare", "stress"),
+        *("demo", "embed", "sweep", "extractor", "experiment"),
     }
 
 

@@ -27,6 +27,7 @@ COMMANDS = {
     "cluster": "corpora",
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
+    "serve": "serving",
     "demo": "measures",
     **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
 }

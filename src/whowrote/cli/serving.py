@@ -43,7 +43,8 @@ def serve(
     Example: `whowrote serve letters.model`
     """
     _require_extra()
-    from whowrote.web.server import access_for, bound_socket, create_app, run
+    from whowrote.web.access import access_for
+    from whowrote.web.server import bound_socket, create_app, run
 
     access = access_for(host, token)
     if demo and model is None:

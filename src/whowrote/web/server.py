@@ -2,22 +2,18 @@
 
 The guard looks at each request before anybody reads it: is it meant for this host, does it bear
 the token where one is demanded, does it come from our own page, is it too large, has its sender too
-many open already. It adds the headers by which a browser refuses to run anything but our own script.
+many open already. It adds the headers by which a browser runs nothing but our own script.
 """
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from hashlib import sha256
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
-from secrets import token_urlsafe
 from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -30,11 +26,11 @@ from fastapi.staticfiles import StaticFiles
 from whowrote import __version__
 from whowrote.errors import InputError, first_line
 from whowrote.web import api
+from whowrote.web.access import TOKEN, Access
 from whowrote.web.engine import Counts, Engine
 from whowrote.web.limits import Limits, RefusalError, too_large
 
 HERE = Path(__file__).parent
-SESSION, TOKEN = "whowrote_session", "whowrote_token"
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -56,24 +52,6 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-
-
-@dataclass
-class Access:
-    """Who may ask: on loopback everybody on this machine, elsewhere who has the token."""
-
-    hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")
-    token: str | None = None
-    secret: bytes = field(default_factory=lambda: token_urlsafe(32).encode())
-
-    def csrf(self, session: str) -> str:
-        """What a form of our own page bears, and no other page can know."""
-        return hmac.new(self.secret, session.encode(), sha256).hexdigest()
-
-    def knows(self, host: str) -> bool:
-        """Whether a request is meant for us: a foreign name that leads here is not."""
-        name = urlsplit(f"//{host}").hostname or ""
-        return "*" in self.hosts or name in self.hosts
 
 
 class Guard:
@@ -252,31 +230,6 @@ async def _not_understood(request: Request, problem: Exception) -> JSONResponse:
     place = ".".join(str(part) for part in first.get("loc", ()) if part != "body")
     said = f"{place or 'the request'}: {first.get('msg', 'not understood')}"
     return refused(RefusalError(422, f"{said}; see /openapi.json for what is understood"))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own.
-
-    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def access_for(host: str, token: str | None) -> Access:
-    """Off loopback a token is demanded: the given one, or a new one."""
-    if is_loopback(host):
-        return Access(hosts=("127.0.0.1", "localhost", "::1", host), token=token)
-    if token is not None and len(token) < 16:
-        raise InputError(
-            f"token has {len(token)} characters; beyond this machine it must have at least 16: "
-            "leave it out and one is made"
-        )
-    every = host in ("0.0.0.0", "::")
-    return Access(hosts=("*",) if every else (host,), token=token or token_urlsafe(24))
 
 
 def bound_socket(host: str, port: int) -> socket.socket:

@@ -1,7 +1,7 @@
 """Files that came over the network, as texts: ``(name, bytes) -> Corpus``, in memory alone.
 
 Plain texts, Word, PDF and the other kinds that :mod:`whowrote.corpus.office` reads, and ZIP
-archives of them, with folders. Names are only names: nothing is unpacked to disk, and no path is opened.
+archives of them, with folders. Names are only names: nothing is unpacked to disk, no path opened.
 """
 
 from __future__ import annotations

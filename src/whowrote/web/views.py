@@ -9,19 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from secrets import compare_digest, token_urlsafe
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sse_starlette.sse import EventSourceResponse
-from starlette.datastructures import FormData, UploadFile
-from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
+from starlette.datastructures import FormData
 
 from whowrote import __version__
 from whowrote.attribution.answers import Attribution, Comparison
@@ -29,17 +23,17 @@ from whowrote.attribution.explanation import LEAST_WORDS, MOST_WORDS, Explanatio
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.formatting import count, fine_percent, percent
+from whowrote.formatting import fine_percent
 from whowrote.ratios import as_ratio, verbal
+from whowrote.web.api import engine_of
 from whowrote.web.drawings import along_of, chart_of, ngram_marks, runs_of
 from whowrote.web.engine import Engine, Shelf, at_rate, ratio_of
 from whowrote.web.limits import Limits, RefusalError, check_texts
+from whowrote.web.pages import download, form_of, page, rendered, uploads_of
 from whowrote.web.trainings import FEATURES, Trainings
-from whowrote.web.uploads import Upload, labelled_texts, questioned_texts
+from whowrote.web.uploads import labelled_texts, questioned_texts
 
 router = APIRouter(include_in_schema=False)
-VIEWS = (("/", "Ask"), ("/compare", "Compare"), ("/train", "Train"), ("/card", "Model"))
-"""The views in the order of the navigation; a view is added by a line here and its routes."""
 SHOWN = 5
 WINDOWS = ((1000, 250), (400, 100))
 """Words of a window and of a step: the first for which a text is long enough."""
@@ -47,33 +41,6 @@ RATES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 """Where the slider stops."""
 RANGE = 12
 """Known texts of one writer that are left out in turn."""
-
-
-class InMemory(MultiPartParser):
-    """Uploads stay in memory, however large: a temporary file would be a text on disk."""
-
-    spool_max_size = 2**62
-
-
-@cache
-def templates() -> Environment:
-    """The templates; whatever they write is escaped."""
-    made = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters |= {"percent": percent, "fine": fine_percent, "ratio": as_ratio}
-    made.globals |= {"count": count, "version": __version__, "views": VIEWS}
-    return made
-
-
-def rendered(name: str, **values: Any) -> str:
-    """A template with values; half characters, which no page may hold, become a mark."""
-    text = templates().get_template(name).render(**values)
-    return text.encode("utf-8", "replace").decode()
 
 
 # -- what every view needs -----------------------------------------------------------------------
@@ -86,11 +53,6 @@ class Kept:
     answer: Attribution
     text: str
     model: FittedAttributor
-
-
-def _engine(request: Request) -> Engine:
-    engine: Engine = request.app.state.engine
-    return engine
 
 
 def _trainings(request: Request) -> Trainings:
@@ -108,65 +70,13 @@ def _shelf(request: Request, name: str, most: int | None = None) -> Shelf[Any]:
     return shelf
 
 
-def page(request: Request, name: str, **values: Any) -> Response:
-    """A whole page, with the mark that its forms must bear."""
-    from whowrote.web.server import SESSION, TOKEN
-
-    access, model = request.app.state.access, _engine(request).model
-    session = request.cookies.get(SESSION) or token_urlsafe(24)
-    html = rendered(
-        name,
-        csrf=access.csrf(session),
-        here=f"/{request.url.path.split('/')[1]}",
-        model=model,
-        model_name=_model_name(_engine(request)),
-        limits=request.app.state.limits,
-        **values,
-    )
-    response = HTMLResponse(html)
-    look = {"httponly": True, "samesite": "strict", "path": "/"}
-    response.set_cookie(SESSION, session, **look)
-    if access.token is not None and request.query_params.get("token") == access.token:
-        response.set_cookie(TOKEN, access.token, **look)
-    return response
-
-
-def _model_name(engine: Engine) -> str:
-    return "" if engine.path is None else engine.path.name.removesuffix(".model")
-
-
-async def form_of(request: Request) -> FormData:
-    """The fields and files of a form of our own page, in memory."""
-    from whowrote.web.server import SESSION
-
-    kind = request.headers.get("content-type", "")
-    try:
-        if kind.startswith("multipart/form-data"):
-            most = {"max_files": 20_000, "max_fields": 100, "max_part_size": 12_000_000}
-            form = await InMemory(request.headers, request.stream(), **most).parse()
-        else:
-            form = await FormParser(request.headers, request.stream()).parse()
-    except (MultiPartException, KeyError) as problem:
-        raise RefusalError(422, "the form cannot be read: load the page again") from problem
-    access, session = request.app.state.access, request.cookies.get(SESSION, "")
-    given = str(form.get("csrf", ""))
-    if not session or not compare_digest(given.encode(), access.csrf(session).encode()):
-        raise RefusalError(403, "the form is not from this page, or is old: load the page again")
-    return form
-
-
-async def _uploads(form: FormData, field: str) -> list[Upload]:
-    files = [one for one in form.getlist(field) if isinstance(one, UploadFile)]
-    return [Upload(one.filename or "text", await one.read()) for one in files if one.filename]
-
-
 # -- Ask -----------------------------------------------------------------------------------------
 
 
 @router.get("/")
 async def ask(request: Request) -> Response:
     """The view for questions."""
-    model = _engine(request).model
+    model = engine_of(request).model
     return page(request, "ask.html", costs=_costs(model), rate=_rate(model), rates=RATES)
 
 
@@ -183,9 +93,9 @@ def _costs(model: FittedAttributor | None) -> list[float] | None:
 @router.post("/ask")
 async def asked(request: Request) -> Response:
     """Answers for pasted and dropped texts, as a fragment."""
-    engine, form = _engine(request), await form_of(request)
+    engine, form = engine_of(request), await form_of(request)
     model, limits = engine.require(), engine.limits
-    uploads, pasted = await _uploads(form, "files"), str(form.get("text", ""))
+    uploads, pasted = await uploads_of(form, "files"), str(form.get("text", ""))
     corpus = await engine.long(lambda: questioned_texts(uploads, pasted, limits))
     check_texts(list(corpus.texts), limits)
     answers = await engine.attribute(corpus.texts, corpus.ids, _asked_rate(form))
@@ -257,7 +167,7 @@ async def _explanation(request: Request, key: str) -> Explanation:
     if key not in made:
         while len(made) >= 50:
             made.pop(next(iter(made)))
-        found = await _engine(request).long(lambda: kept.model.explain(kept.text))
+        found = await engine_of(request).long(lambda: kept.model.explain(kept.text))
         made[key] = replace(found, attribution=kept.answer)
     return made[key]
 
@@ -269,7 +179,7 @@ async def rolled(key: str, request: Request) -> Response:
     kept: Kept = _shelf(request, "answers").get(key)
     words = len(kept.text.split())
     window, step = next((two for two in WINDOWS if words >= 2 * sum(two)), WINDOWS[-1])
-    found = await _engine(request).long(lambda: kept.model.roll(kept.text, window, step))
+    found = await engine_of(request).long(lambda: kept.model.roll(kept.text, window, step))
     return HTMLResponse(rendered("rolling.html", key=key, found=found, along=along_of(found)))
 
 
@@ -289,7 +199,8 @@ async def report_of(key: str, request: Request) -> Response:
 def answer_page(kept: Kept, answer: Attribution, why: Explanation | None) -> str:
     """The report of one text."""
     from whowrote.attribution.marked_text import attribution_html, explanation_sections
-    from whowrote.report import Facts, Fragment, Paragraph, Section, page
+    from whowrote.report import Block, Facts, Fragment, Paragraph, Section
+    from whowrote.report import page as report_page
 
     shown = _shown(kept.model, answer, kept.text, "")
     rule = (
@@ -308,19 +219,12 @@ def answer_page(kept: Kept, answer: Attribution, why: Explanation | None) -> str
         ("model", f"{answer.model.id}, whowrote {answer.model.version}"),
     ]
     note = Paragraph("This is evidence among the enrolled authors, not a verdict.", kind="note")
-    blocks = [Fragment(attribution_html(answer)), Facts(facts), note]
+    blocks: list[Block] = [Fragment(attribution_html(answer)), Facts(facts), note]
     sections = [Section("The answer", blocks)]
     if why is not None:
         more = explanation_sections(replace(why, attribution=answer))[1:]
         sections += [Section(name, [Fragment(html)]) for name, html in more]
-    return page(f"Who wrote {answer.document}?", sections, footer=f"whowrote {__version__}")
-
-
-def download(html: str, name: str) -> Response:
-    """A page as a file to keep; no name of a user can break out of the header."""
-    safe = quote(name.replace("/", " "), safe="")
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{safe}"}
-    return HTMLResponse(html, headers=headers)
+    return report_page(f"Who wrote {answer.document}?", sections, footer=f"whowrote {__version__}")
 
 
 # -- Compare -------------------------------------------------------------------------------------
@@ -335,10 +239,10 @@ async def compare(request: Request) -> Response:
 @router.post("/compare")
 async def compared(request: Request) -> Response:
     """The likelihood ratio, and where it lies in the writer's own range, as a fragment."""
-    engine, form = _engine(request), await form_of(request)
+    engine, form = engine_of(request), await form_of(request)
     sides = []
     for side in ("known", "other"):
-        uploads, pasted = await _uploads(form, f"{side}_files"), str(form.get(side, ""))
+        uploads, pasted = await uploads_of(form, f"{side}_files"), str(form.get(side, ""))
         if not uploads and not pasted.strip():
             which = "first side" if side == "known" else "other text"
             raise InputError(f"the {which} is empty; a comparison needs both: paste or drop a text")
@@ -407,8 +311,8 @@ async def audited(request: Request) -> Response:
     """What is in the texts, before anything is learnt, as a fragment."""
     from whowrote.corpus.audit import audit
 
-    engine, form = _engine(request), await form_of(request)
-    uploads = await _uploads(form, "files")
+    engine, form = engine_of(request), await form_of(request)
+    uploads = await uploads_of(form, "files")
 
     def work() -> tuple[Corpus, Any, str]:
         corpus = labelled_texts(uploads, engine.limits)
@@ -475,7 +379,7 @@ async def card(request: Request) -> Response:
     """What the open model says of itself, and the others in the folder."""
     from whowrote.attribution.jobs import inspect_model
 
-    engine, told = _engine(request), None
+    engine, told = engine_of(request), None
     if engine.path is not None:
         path = engine.path
         told = await engine.long(lambda: inspect_model(path))
@@ -499,7 +403,7 @@ async def opened(request: Request) -> Response:
     name, trainings = str(form.get("name", "")), _trainings(request)
     if name not in trainings.saved():
         raise InputError(f"there is no model named {name[:60]!r} here: choose one of the list")
-    engine = _engine(request)
+    engine = engine_of(request)
     await engine.long(lambda: engine.open(trainings.models / f"{name}.model"))
     return HTMLResponse("", headers={"x-go-to": "/card"})
 

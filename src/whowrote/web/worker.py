@@ -1,9 +1,9 @@
 """A training in a process of its own: JSON on standard input, lines of JSON on standard output.
 
 In comes ``{"texts", "authors", "ids", "out", "features", "seed", "evaluate"}``; out go
-``{"stage", "done", "total"}`` while it works, then ``{"trained": ...}`` and ``{"evaluation": ...}``,
-or ``{"problem": "one sentence"}``. Texts come through the pipe and are never on disk; a process that
-is killed leaves no half of a model.
+``{"stage", "done", "total"}`` while it works, then ``{"trained": ...}``,
+``{"evaluation": ...}`` or ``{"problem": "one sentence"}``. Texts come through the pipe and are
+never on disk; a process that is killed leaves no half of a model.
 """
 
 from __future__ import annotations

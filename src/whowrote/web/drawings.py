@@ -23,6 +23,8 @@ from whowrote.attribution.rows import mean_per_text
 
 WIDTH, HEIGHT, EDGE = 600.0, 400.0, 26.0
 MOST_DOTS, COLOURS, LEVELS = 600, 8, 4
+SEEN = 0.02
+"""An author whose share is nowhere larger has no band of their own."""
 NAMED = 12
 """Authors whose names are written on the map; the others are named when pointed at."""
 
@@ -68,9 +70,10 @@ def chart_of(model: FittedAttributor, texts: Sequence[str]) -> Chart | None:
     """The texts among the authors, in the plane in which the authors differ most."""
     if model.model.means.shape[1] < 2:
         return None
-    read = model.reader.read(list(texts))
-    asked = mean_per_text(model.model.transform(read.V), read.passages)
-    training = model.training
+    training, asked = model.training, np.zeros((0, model.model.means.shape[1]))
+    if texts:
+        read = model.reader.read(list(texts))
+        asked = mean_per_text(model.model.transform(read.V), read.passages)
     chosen = np.unique(np.linspace(0, len(training.codes) - 1, MOST_DOTS).astype(int))
     latents = np.concatenate([training.latents[chosen].astype(np.float64), asked])
     codes = np.concatenate([training.codes[chosen], np.full(len(asked), -1)])
@@ -106,8 +109,9 @@ def _placed(points: FloatArray, scale: FloatArray, middle: FloatArray) -> FloatA
 def _places(
     names: Sequence[str], means: FloatArray, scales: FloatArray, scale: FloatArray
 ) -> tuple[Place, ...]:
-    taken: list[tuple[float, float, float]] = []
-    found = []
+    # A name must cover neither another name nor the middle of another author.
+    taken = [(float(x) - 7.0, float(y) + 4.0, 14.0) for x, y in means]
+    found, written = [], 0
     for number, (name, mean) in enumerate(zip(names, means, strict=True)):
         values, axes = np.linalg.eigh(scales[number])
         rx, ry = (np.sqrt(2 * np.log(2) * np.maximum(values[::-1], 0.0)) * scale).tolist()
@@ -115,9 +119,13 @@ def _places(
         x, y = mean.tolist()
         anchor = "end" if x > WIDTH * 0.7 else "start"
         label_x = x + (-8.0 if anchor == "end" else 8.0)
-        label_y = _free(label_x, y + 4.0, taken) if len(taken) < NAMED else None
+        width = 7.0 * min(len(name), 24)
+        left = label_x - width if anchor == "end" else label_x
+        own = [one for place, one in enumerate(taken) if place != number]
+        label_y = _free(left, width, y + 4.0, own) if written < NAMED else None
         if label_y is not None:
-            taken.append((label_x, label_y, 7.0 * min(len(name), 24)))
+            written += 1
+            taken.append((left, label_y, width))
         found.append(
             Place(
                 *(name, x, y, min(rx, WIDTH), min(ry, HEIGHT), turn, number % COLOURS),
@@ -127,12 +135,15 @@ def _places(
     return tuple(found)
 
 
-def _free(x: float, y: float, taken: Sequence[tuple[float, float, float]]) -> float | None:
-    """The height nearest to y at which a name covers no other, within a few lines."""
+def _free(
+    left: float, width: float, y: float, taken: Sequence[tuple[float, float, float]]
+) -> float | None:
+    """The height nearest to y at which a name covers nothing else, within a few lines."""
     for step in (0, -1, 1, -2, 2, -3, 3):
         line = y + 14.0 * step
         if 12.0 < line < HEIGHT - 4 and all(
-            abs(line - other) >= 13.0 or abs(x - ox) > width for ox, other, width in taken
+            abs(line - height) >= 13.0 or left + width < low or low + wide < left
+            for low, height, wide in taken
         ):
             return line
     return None
@@ -168,6 +179,7 @@ def along_of(found: Rolling, most: int = 6) -> Along:
     span = max(float(middles[-1] - middles[0]), 1.0)
     x, sheet = (middles - middles[0]) / span * WIDTH, Along((), ())
     order = np.argsort(-shares[:, :-1].mean(axis=0), kind="stable")
+    most = min(most, max(1, int((shares[:, :-1].max(axis=0) >= SEEN).sum())))
     rows = [(found.authors[k], place, shares[:, k]) for place, k in enumerate(order[:most])]
     if len(order) > most:
         rows.append(("all others", COLOURS - 1, shares[:, order[most:]].sum(axis=1)))

@@ -18,10 +18,11 @@ from time import perf_counter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
 
 from whowrote import __version__
 from whowrote.errors import InputError, first_line
@@ -210,17 +211,30 @@ def create_app(
     app.add_exception_handler(RefusalError, _refusal)
     app.add_exception_handler(InputError, _input_error)
     app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(HTTPException, _missing)
     app.add_middleware(Guard, access=access, limits=limits, counts=engine.counts)
     return app
 
 
-async def _refusal(request: Request, problem: Exception) -> JSONResponse:
+async def _refusal(request: Request, problem: Exception) -> Response:
     assert isinstance(problem, RefusalError)
+    if request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+        from whowrote.web.pages import page
+
+        told = page(request, "problem.html", sentence=problem.sentence)
+        told.status_code = problem.status
+        return told
     return refused(problem)
 
 
-async def _input_error(request: Request, problem: Exception) -> JSONResponse:
-    return refused(RefusalError(422, str(problem)))
+async def _input_error(request: Request, problem: Exception) -> Response:
+    return await _refusal(request, RefusalError(422, str(problem)))
+
+
+async def _missing(request: Request, problem: Exception) -> Response:
+    status = getattr(problem, "status_code", 404)
+    sentence = "there is no such page here: begin at Ask" if status == 404 else str(problem)
+    return await _refusal(request, RefusalError(status, sentence))
 
 
 async def _not_understood(request: Request, problem: Exception) -> JSONResponse:

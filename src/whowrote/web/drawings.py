@@ -70,7 +70,8 @@ def chart_of(model: FittedAttributor, texts: Sequence[str]) -> Chart | None:
     """The texts among the authors, in the plane in which the authors differ most."""
     if model.model.means.shape[1] < 2:
         return None
-    training, asked = model.training, np.zeros((0, model.model.means.shape[1]))
+    training = model.training
+    asked: FloatArray = np.zeros((0, model.model.means.shape[1]))
     if texts:
         read = model.reader.read(list(texts))
         asked = mean_per_text(model.model.transform(read.V), read.passages)

@@ -64,7 +64,7 @@ def test_the_ratio_is_no_larger_than_held_out_texts_support(folder: Path) -> Non
     ratio, limited = ratio_of(model, answer)
     assert limited
     assert 10**ratio == pytest.approx(1 + model.calibration.held_out.texts)
-    weak = model.attribute([" ".join(TEXT.split()[:25])])[0]
+    weak = model.attribute(strangers(1))[0]
     assert ratio_of(model, weak)[0] < ratio
 
 

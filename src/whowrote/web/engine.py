@@ -74,10 +74,10 @@ class Engine:
         self.path: Path | None = None
         self._waiting: deque[_Waiting] = deque()
         self._tasks = 0
-        self._wake: asyncio.Event | None = None
+        self._wake = asyncio.Event()
         self._answering: asyncio.Task[None] | None = None
-        self._batches = ThreadPoolExecutor(1, "batches")
-        self._long = ThreadPoolExecutor(1, "long work")
+        self._batches: ThreadPoolExecutor | None = None  # made anew with every start
+        self._long: ThreadPoolExecutor | None = None
         if path is not None:
             self.open(path)
 
@@ -99,7 +99,9 @@ class Engine:
 
     async def start(self) -> None:
         """Begin to answer."""
-        self._wake = asyncio.Event()
+        self._wake, self._tasks = asyncio.Event(), 0
+        self._batches = ThreadPoolExecutor(1, "batches")
+        self._long = ThreadPoolExecutor(1, "long work")
         self._answering = asyncio.create_task(self._answer())
 
     async def stop(self) -> None:
@@ -108,8 +110,9 @@ class Engine:
             self._answering.cancel()
             with suppress(asyncio.CancelledError):
                 await self._answering
-        self._batches.shutdown(wait=False, cancel_futures=True)
-        self._long.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._batches, self._long):
+            if pool is not None:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     # -- batches ---------------------------------------------------------------------------------
 
@@ -124,7 +127,6 @@ class Engine:
                 f"{self.limits.waiting_texts:,} texts already wait, which is the limit: try again "
                 "in a few seconds",
             )
-        assert self._wake is not None
         asked = _Waiting(tuple(texts), asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         self._wake.set()
@@ -143,7 +145,6 @@ class Engine:
             ) from None
 
     async def _answer(self) -> None:
-        assert self._wake is not None
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()

@@ -98,8 +98,13 @@ async def form_of(request: Request) -> FormData:
 
 async def uploads_of(form: FormData, field: str) -> list[Upload]:
     """The files of a field."""
-    files = [one for one in form.getlist(field) if isinstance(one, UploadFile)]
-    return [Upload(one.filename or "text", await one.read()) for one in files if one.filename]
+    found = []
+    for one in form.getlist(field):
+        if isinstance(one, UploadFile):
+            if one.filename:
+                found.append(Upload(one.filename, await one.read()))
+            await one.close()
+    return found
 
 
 def download(html: str, name: str) -> Response:

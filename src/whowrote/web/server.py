@@ -73,8 +73,16 @@ class Guard:
         }
         client = (scope.get("client") or ("", 0))[0]
 
+        over: list[RefusalError] = []
+        told = False
+
         async def secured(message: Message) -> None:
-            nonlocal status
+            nonlocal status, told
+            if over:  # whatever was made of a body that broke off is not the answer
+                await refused(over.pop())(scope, receive, secured)
+                told = True
+            if told:
+                return
             if message["type"] == "http.response.start":
                 status = message["status"]
                 had = {name for name, _ in message.get("headers", ())}
@@ -87,8 +95,9 @@ class Guard:
         self.open[client] += 1
         try:
             self._check(scope, headers, client)
-            await self.app(scope, self._counted(receive, scope["path"]), secured)
+            await self.app(scope, self._counted(receive, scope["path"], over), secured)
         except RefusalError as refusal:
+            over.clear()
             await refused(refusal)(scope, receive, secured)
         finally:
             self.open[client] -= 1
@@ -137,7 +146,7 @@ class Guard:
     def _limit(self, path: str) -> int:
         return self.limits.upload_bytes if path in UPLOADS else self.limits.body_bytes
 
-    def _counted(self, receive: Receive, path: str) -> Receive:
+    def _counted(self, receive: Receive, path: str, over: list[RefusalError]) -> Receive:
         """The same body, but not more of it than is allowed."""
         seen, limit = 0, self._limit(path)
 
@@ -146,7 +155,8 @@ class Guard:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > limit:
-                raise too_large("the request", seen, limit, "send less at once")
+                over.append(too_large("the request", seen, limit, "send less at once"))
+                raise over[0]
             return message
 
         return counted

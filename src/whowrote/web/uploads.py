@@ -71,7 +71,7 @@ def _members(upload: Upload, room: int) -> Iterator[Upload]:
 
 def _hidden(name: str) -> bool:
     parts = PurePosixPath(name.replace("\\", "/")).parts
-    return any(part.startswith((".", "__MACOSX")) for part in parts)
+    return any(part.startswith((".", "__MACOSX")) and part != ".." for part in parts)
 
 
 def questioned_texts(uploads: Sequence[Upload], pasted: str, limits: Limits) -> Corpus:

@@ -69,7 +69,7 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
             "inspect",
             "audit",
         ),
-        *("demo", "embed", "sweep", "extractor", "experiment"),
+        *("demo", "embed", "sweep", "extractor", "experiment", "serve"),
     }
 
 

@@ -195,7 +195,7 @@ def create_app(
 
     limits, access = limits or Limits(), access or Access()
     engine = Engine(limits, model)
-    trainings = Trainings(limits, models)
+    trainings = Trainings(limits, models, model)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

@@ -83,11 +83,12 @@ class Trainings:
     ----------
     limits : how many may run and wait.
     models : the folder in which models are written.
+    first : the model that the server was started with, wherever it lies.
 
     """
 
-    def __init__(self, limits: Limits, models: Path) -> None:
-        self.limits, self.models = limits, models
+    def __init__(self, limits: Limits, models: Path, first: Path | None = None) -> None:
+        self.limits, self.models, self.first = limits, models, first
         self.jobs: dict[str, Training] = {}
         self._turn = asyncio.Lock()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -142,15 +143,17 @@ class Trainings:
             raise InputError(f"a model named {name!r} is there already: give another name")
         return out
 
-    def saved(self) -> list[str]:
-        """The names of the models in the folder."""
-        if not self.models.is_dir():
-            return []
-        return sorted(
-            one.name.removesuffix(".model")
-            for one in self.models.iterdir()
-            if one.name.endswith(".model") and (one / "manifest.json").is_file()
-        )
+    def saved(self) -> dict[str, Path]:
+        """The models that can be opened, by name: the first one, and those in the folder."""
+        inside = sorted(self.models.iterdir()) if self.models.is_dir() else []
+        every = [one for one in inside if one.name.endswith(".model")]
+        if self.first is not None:
+            every.append(self.first)
+        return {
+            one.name.removesuffix(".model"): one
+            for one in every
+            if (one / "manifest.json").is_file()
+        }
 
     async def _run(self, job: Training, sent: bytes) -> None:
         async with self._turn:

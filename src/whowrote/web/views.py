@@ -384,7 +384,9 @@ async def card(request: Request) -> Response:
         path = engine.path
         told = await engine.long(lambda: inspect_model(path))
     chart = None if engine.model is None else _chart(request, engine.model)
-    return page(request, "card.html", told=told, saved=_trainings(request).saved(), chart=chart)
+    return page(
+        request, "card.html", told=told, saved=list(_trainings(request).saved()), chart=chart
+    )
 
 
 def _chart(request: Request, model: FittedAttributor) -> Any:
@@ -400,11 +402,11 @@ def _chart(request: Request, model: FittedAttributor) -> Any:
 async def opened(request: Request) -> Response:
     """Answer by another model of the folder from now on."""
     form = await form_of(request)
-    name, trainings = str(form.get("name", "")), _trainings(request)
-    if name not in trainings.saved():
+    name, saved = str(form.get("name", "")), _trainings(request).saved()
+    if name not in saved:
         raise InputError(f"there is no model named {name[:60]!r} here: choose one of the list")
     engine = engine_of(request)
-    await engine.long(lambda: engine.open(trainings.models / f"{name}.model"))
+    await engine.long(lambda: engine.open(saved[name]))
     return HTMLResponse("", headers={"x-go-to": "/card"})
 
 

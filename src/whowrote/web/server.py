@@ -263,6 +263,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen(2048)  # whoever opens the printed address at once waits, and is not refused
     except OSError as problem:
         made.close()
         raise InputError(

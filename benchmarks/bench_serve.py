@@ -1,8 +1,8 @@
 """How many one-text requests a second `whowrote serve` answers, and how long the slowest wait.
 
 Command: ``python benchmarks/bench_serve.py``, about a minute on two cores. A model of eight made-up
-people (n-grams) and texts of 120 words; the clients are threads of this process with one open
-connection each, so they share the cores with the server. Batching is measured beside the same
+people (n-grams, or ``--features hybrid``), texts of 120 words; the clients are threads of this
+process with one open connection each, so they share the cores with the server. Batching is measured beside the same
 server that answers one text at a time (``Limits(at_once=1)``); ``--requests 4000`` for the memory.
 """
 
@@ -35,11 +35,11 @@ run(app, listening)
 """
 
 
-def make_model(folder: Path) -> Path:
+def make_model(folder: Path, features: str) -> Path:
     from attribution.people import corpus
     from whowrote.attribution import Attributor
 
-    Attributor("ngrams").fit(*corpus(8, 10)).save(folder / "people.model")
+    Attributor(features).fit(*corpus(8, 10)).save(folder / "people.model")
     return folder / "people.model"
 
 
@@ -117,10 +117,11 @@ def first_answers(model: Path) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2_000)
+    parser.add_argument("--features", default="ngrams")
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as folder:
-        model = make_model(Path(folder))
+        model = make_model(Path(folder), asked.features)
         print(json.dumps({"first_answer_seconds": first_answers(model)}))
         rates: dict[int, float] = {}
         for at_once in (1, 64):

@@ -3,10 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo page test lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/whowrote demo
+
+page: $(STAMP)
+	$(BIN)/whowrote serve --demo
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --cov --cov-report=term

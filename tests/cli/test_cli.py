@@ -72,6 +72,7 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
         *("case", "demo", "embed", "sweep", "extractor", "experiment"),
         *("zeta", "tree", "distances", "compare", "stress"),
         *("demo", "embed", "sweep", "extractor", "experiment"),
+        *("demo", "embed", "sweep", "extractor", "experiment", "serve"),
     }
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
     "case": "cases",
+    "serve": "serving",
     "demo": "measures",
     **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
 }

@@ -1,0 +1,145 @@
+"""How many one-text requests a second `whowrote serve` answers, and how long the slowest wait.
+
+Command: ``python benchmarks/bench_serve.py``, about a minute on two cores. A model of eight made-up
+people (n-grams, or ``--features hybrid``), texts of 120 words; the clients are threads of this
+process with one open connection each, so they share the cores with the server. Batching is measured beside the same
+server that answers one text at a time (``Limits(at_once=1)``); ``--requests 4000`` for the memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+START = """
+import sys
+from pathlib import Path
+from whowrote.web.limits import Limits
+from whowrote.web.server import bound_socket, create_app, run
+listening = bound_socket("127.0.0.1", 0)
+app = create_app(Path(sys.argv[1]), limits=Limits(at_once=int(sys.argv[2]), per_client=1000))
+print(listening.getsockname()[1], flush=True)
+run(app, listening)
+"""
+
+
+def make_model(folder: Path, features: str) -> Path:
+    from attribution.people import corpus
+    from whowrote.attribution import Attributor
+
+    Attributor(features).fit(*corpus(8, 10)).save(folder / "people.model")
+    return folder / "people.model"
+
+
+def bodies() -> list[bytes]:
+    from attribution.people import texts_by
+
+    texts = [texts_by(author, 1, seed=100 + n)[0] for author in range(8) for n in range(8)]
+    return [json.dumps({"text": text}).encode() for text in texts]
+
+
+def client(port: int, asked: list[bytes], times: list[float], failed: list[int]) -> None:
+    link = http.client.HTTPConnection("127.0.0.1", port)
+    for body in asked:
+        began = time.perf_counter()
+        link.request("POST", "/attribute", body, {"content-type": "application/json"})
+        answer = link.getresponse()
+        answer.read()
+        times.append(time.perf_counter() - began)
+        if answer.status != 200:
+            failed.append(answer.status)
+    link.close()
+
+
+def load(port: int, clients: int, requests: int) -> dict[str, float]:
+    texts, times, failed = bodies(), list[float](), list[int]()
+    each = max(1, requests // clients)
+    threads = [
+        threading.Thread(target=client, args=(port, (texts * each)[n : n + each], times, failed))
+        for n in range(clients)
+    ]
+    began = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    seconds = time.perf_counter() - began
+    return {
+        "clients": clients,
+        "requests": len(times),
+        "per_second": round(len(times) / seconds, 1),
+        "median_ms": round(1e3 * float(np.median(times)), 1),
+        "p99_ms": round(1e3 * float(np.quantile(times, 0.99)), 1),
+        "errors": len(failed),
+    }
+
+
+def started(model: Path, at_once: int) -> tuple[subprocess.Popen[str], int]:
+    command = [sys.executable, "-c", START, str(model), str(at_once)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert server.stdout is not None
+    return server, int(server.stdout.readline())
+
+
+def first_answers(model: Path) -> dict[str, float]:
+    """Seconds from the prompt to the first answer, of the server and of the command."""
+    text = model.parent / "text.txt"
+    text.write_text(json.loads(bodies()[0])["text"], encoding="utf-8")
+    found: dict[str, list[float]] = {"serve": [], "attribute": []}
+    for _ in range(3):
+        began = time.perf_counter()
+        server, port = started(model, 64)
+        times: list[float] = []
+        client(port, bodies()[:1], times, [])
+        found["serve"].append(time.perf_counter() - began)
+        server.terminate()
+        server.wait()
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "whowrote", "attribute", str(model), str(text)]
+        subprocess.run(command, check=True, capture_output=True)
+        found["attribute"].append(time.perf_counter() - began)
+    best = {name: round(min(values), 2) for name, values in found.items()}
+    return {**best, "ratio": round(best["serve"] / best["attribute"], 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=2_000)
+    parser.add_argument("--features", default="ngrams")
+    asked = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_model(Path(folder), asked.features)
+        print(json.dumps({"first_answer_seconds": first_answers(model)}))
+        rates: dict[int, float] = {}
+        for at_once in (1, 64):
+            server, port = started(model, at_once)
+            load(port, 4, 200)  # warm
+            memory = psutil.Process(server.pid)
+            before = memory.memory_info().rss
+            for clients in (1, 8, 64):
+                told = load(port, clients, asked.requests)
+                rates[at_once] = told["per_second"]
+                print(json.dumps({"at_once": at_once, **told}))
+            grown = (memory.memory_info().rss - before) / 1e6
+            n = 3 * asked.requests
+            print(json.dumps({"at_once": at_once, "memory_grown_mb": round(grown, 1), "over": n}))
+            server.terminate()
+            server.wait()
+        print(json.dumps({"batching_gain_at_64_clients": round(rates[64] / rates[1], 2)}))
+
+
+if __name__ == "__main__":
+    main()

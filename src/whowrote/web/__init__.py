@@ -1,0 +1,1 @@
+"""A local page and an HTTP interface over one model: parse, call one typed function, render."""

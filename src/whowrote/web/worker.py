@@ -1,0 +1,76 @@
+"""A training in a process of its own: JSON on standard input, lines of JSON on standard output.
+
+In comes ``{"texts", "authors", "ids", "out", "features", "seed", "evaluate"}``; out go
+``{"stage", "done", "total"}`` while it works, then ``{"trained": ...}``,
+``{"evaluation": ...}`` or ``{"problem": "one sentence"}``. Texts come through the pipe and are
+never on disk; a process that is killed leaves no half of a model.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+OFTEN = 0.1
+"""Seconds between two words on the same stage."""
+
+
+def main() -> None:
+    """Do what standard input asks for."""
+    told = sys.stdout
+    sys.stdout = sys.stderr  # whatever else prints must not come between the lines
+
+    def say(record: dict[str, Any]) -> None:
+        told.write(json.dumps(record) + "\n")
+        told.flush()
+
+    from whowrote.errors import InputError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _work(json.load(sys.stdin), say)
+    except InputError as problem:
+        say({"problem": str(problem)})
+    except MemoryError:
+        say({"problem": "memory was not enough; learning needs more of it: send fewer texts"})
+
+
+def _work(asked: dict[str, Any], say: Any) -> None:
+    from whowrote.attribution.attributor import Attributor
+    from whowrote.attribution.jobs import train_model
+    from whowrote.corpus.texts import Corpus
+    from whowrote.evaluation import cross_validate
+    from whowrote.progress import Stage, listening
+
+    last: dict[str, float] = {}
+
+    def heard(stage: Stage) -> None:
+        now = monotonic()
+        if stage.done >= stage.total or now - last.get(stage.name, 0.0) > OFTEN:
+            last[stage.name] = now
+            say({"stage": stage.name, "done": stage.done, "total": stage.total})
+
+    corpus = Corpus.from_texts(asked["texts"], asked["authors"], ids=asked["ids"])
+    features, seed = asked["features"], int(asked["seed"])
+    with listening(heard):
+        done = train_model(corpus, Path(asked["out"]), features=features, seed=seed)
+        say({"trained": {**done.to_dict(), "out": Path(done.out).name}})
+        if asked["evaluate"]:
+            say(
+                {
+                    "stage": "evaluating: every text by a model that has not seen it",
+                    "done": 0,
+                    "total": 1,
+                }
+            )
+            found = cross_validate(corpus, Attributor(features, random_state=seed), seed=seed)
+            say({"evaluation": found.to_dict()})
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .PHONY: demo page test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: $(STAMP)
 	$(BIN)/whowrote demo
@@ -21,6 +22,10 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "Site: docs/_build/html/index.html"
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

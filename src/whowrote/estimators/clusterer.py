@@ -62,6 +62,7 @@ Callbacks = tuple[Callable[[dict[str, Any]], object], ...]
 class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     """A variational autoencoder with a mixture of ``n_components``, learnt without labels.
 
+    Clusters that lost all their rows, or merged, raise a :class:`~whowrote.errors.ClusterWarning`.
     Parameters are those of :class:`MixtureVAEClassifier`, and
 
     Parameters
@@ -74,8 +75,6 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
     warm_up : epochs with provisional labels, which keep the clusters from merging.
     n_init : how many whole fits are made, each with its own seeds; the one with the highest mean
         bound of the rows is kept.
-
-    Clusters that lost all their rows, or merged, raise a :class:`~whowrote.errors.ClusterWarning`.
 
     Examples
     --------

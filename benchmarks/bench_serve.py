@@ -2,8 +2,9 @@
 
 Command: ``python benchmarks/bench_serve.py``, about a minute on two cores. A model of eight made-up
 people (n-grams, or ``--features hybrid``), texts of 120 words; the clients are threads of this
-process with one open connection each, so they share the cores with the server. Batching is measured beside the same
-server that answers one text at a time (``Limits(at_once=1)``); ``--requests 4000`` for the memory.
+process with one open connection each, so they share the cores with the server. Batching is
+measured beside the same server that answers one text at a time (``Limits(at_once=1)``);
+``--requests 4000`` for the memory.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from whowrote import __version__, plots, report
+from whowrote.arrays import per_text
 from whowrote.attribution import Attribution, Attributor
-from whowrote.attribution.calibration import per_text
 from whowrote.attribution.rows import cut_all
 from whowrote.baselines import NGramSVM
 from whowrote.corpus.splits import folds

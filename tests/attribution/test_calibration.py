@@ -15,7 +15,6 @@ from whowrote.attribution.calibration import (
     Pooling,
     Strangers,
     best_figures,
-    per_text,
 )
 
 AUTHORS = 5

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,23 +28,12 @@ from whowrote.attribution.answers import (
     require_two_rows,
     words_of,
 )
-from whowrote.attribution.calibration import (
-    Calibration,
-    HeldOut,
-    Norms,
-    Pooling,
-    Strangers,
-    best_figures,
-    per_text,
-)
 from whowrote.attribution.enrolment import enroll
 from whowrote.attribution.explanation import Explanation
 from whowrote.attribution.fitted_attributor import (
     Evidence,
     FittedAttributor,
     TrainingTexts,
-    figures,
-    prior_of,
 )
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import (
@@ -60,13 +48,13 @@ from whowrote.attribution.rows import (
     mean_per_text,
     n_passages,
 )
+from whowrote.attribution.simulation import Truth, calibrate, held_out_log_proba, loss_of_texts
 from whowrote.attribution.verification import fit_verifier
 from whowrote.corpus.splits import finer, spread, usual_groups
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.classifier import MOST_LATENTS
-from whowrote.estimators.fitted_classifier import FittedClassifier
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named, require_storable, with_settings
 from whowrote.progress import tell
@@ -79,8 +67,6 @@ WHOLE = 1000
 """Texts up to one and a half times as many words are read whole, where most are short."""
 MOST_FOLDS = 20
 """Folds in which few texts are held out, as far as authors have as many."""
-LEAST_PEOPLE = 6
-"""Of fewer authors, those who are left over say nothing of how strangers look."""
 MEMBERS = 5
 FEW_ROWS = 1000
 MANY_ROWS = 4000
@@ -164,6 +150,7 @@ class Attributor(BaseEstimator):
         self.check()
         corpus = as_corpus(texts, authors).labelled()
         corpus.require_attribution(min_texts=1)
+        corpus = _by_content(corpus)
         codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
         pieces = n_passages(np.array(corpus.word_counts), int(self.passage_words or WORDS))
         require_two_rows(corpus.author_names, np.repeat(codes, pieces))
@@ -171,8 +158,8 @@ class Attributor(BaseEstimator):
         learnt, model, held_out = learn(corpus, codes)
         passages = learnt.read.passages
         rows = codes[passages.document]
-        columns = list(learnt.reader.features.blocks().values())
-        profiles = Profiles.learn(text_rows(learnt.read), codes, columns)
+        blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
+        profiles = Profiles.learn(text_rows(learnt.read), codes, blocks, origins)
         log_share = np.log(np.bincount(rows) / len(rows))
         latents = mean_per_text(model.transform(learnt.read.V), passages)
         fitted = FittedAttributor(
@@ -181,12 +168,12 @@ class Attributor(BaseEstimator):
             model=replace(model.fitted_, ranks=None),  # its typicality is that of whole texts
             log_share=log_share,
             profiles=profiles,
-            calibration=_calibrate(
+            calibration=calibrate(
                 learnt,
                 profiles,
                 model.fitted_,
                 held_out,
-                _Truth(codes, words_of(corpus.texts), log_share, self.prior),
+                Truth(codes, words_of(corpus.texts), log_share, self.prior),
             ),
             verifier=fit_verifier(
                 learnt.reader.features, corpus.texts, codes, int(self.random_state)
@@ -229,7 +216,7 @@ class Attributor(BaseEstimator):
         for words in self._lengths(corpus):
             learnt, model = self._learn_at(corpus, codes, words)
             log_proba = np.asarray(model.predict_log_proba(learnt.as_new.V))
-            loss = _loss_of_texts(log_proba, learnt.read.passages, codes)
+            loss = loss_of_texts(log_proba, learnt.read.passages, codes)
             if best is None or loss < best[0]:
                 best = loss, learnt, model, log_proba
         assert best is not None  # for the type checker: there is a length
@@ -238,10 +225,10 @@ class Attributor(BaseEstimator):
     def _learn_at(
         self, corpus: Corpus, codes: IntArray, words: int
     ) -> tuple[Learnt, MixtureVAEClassifier]:
-        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
+        groups, seed = _by_appearance(np.array(corpus.groups)), int(self.random_state)
         n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
-        folds = spread(codes, groups, n_folds, int(self.random_state))
-        features = clone(named(self.features, few=True))
+        folds = spread(_by_appearance(codes), groups, n_folds, seed)
+        features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
         learnt = learn_from_few(features, passages, codes, folds, words)
@@ -261,7 +248,7 @@ class Attributor(BaseEstimator):
         members, folds = self._folds(corpus, passages, rows, model.n_members)
         learnt = learn_to_read(features, passages, rows, folds, words)
         model.fit(learnt.read.V, rows, folds=members)
-        return learnt, model, _held_out_log_proba(model, learnt.as_new.V, members)
+        return learnt, model, held_out_log_proba(model, learnt.as_new.V, members)
 
     def check(self) -> None:
         """Whether the settings make sense; if not, a sentence on which does not."""
@@ -304,8 +291,8 @@ class Attributor(BaseEstimator):
         self, corpus: Corpus, passages: Passages, codes: IntArray, n_members: int
     ) -> tuple[IntArray, IntArray]:
         """What each member leaves out, and the folds of the contrasts: the same or finer."""
-        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
-        groups, seed = groups[passages.document], int(self.random_state)
+        groups = _by_appearance(np.array(corpus.groups))[passages.document]
+        codes, seed = _by_appearance(codes), int(self.random_state)
         # Where authors have few groups, more folds would take unequal shares from them, and one
         # whose text is held out would look like less of themselves than the others do.
         usual = usual_groups(codes, groups)
@@ -404,94 +391,22 @@ class Attributor(BaseEstimator):
         return grown
 
 
+def _by_content(corpus: Corpus) -> Corpus:
+    """In the order of the texts' hashes: an answer depends on no other order."""
+    names = list(zip(corpus.sha256, corpus.authors, strict=True))
+    return corpus.subset(sorted(range(len(corpus)), key=names.__getitem__))
+
+
+def _by_appearance(values: NDArray[Any]) -> IntArray:
+    """Numbers in the order of first appearance: what is dealt to folds depends on no name.
+
+    >>> _by_appearance(np.array(["b", "a", "b"])).tolist()
+    [0, 1, 0]
+    """
+    _, first, number = np.unique(values, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[number], dtype=np.int64)
+
+
 def _model_to_learn_again(fitted: FittedAttributor) -> MixtureVAEClassifier | None:
     settings = dict(fitted.model.settings)
     return None if settings["start"] == "scores" else MixtureVAEClassifier(**settings)
-
-
-# -- calibration ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Truth:
-    """Who wrote the training texts, how long they are, and how probable each author is."""
-
-    codes: IntArray
-    words: IntArray
-    log_share: FloatArray
-    prior: str
-
-
-def _held_out_log_proba(
-    model: MixtureVAEClassifier, rows: FloatArray, members: IntArray
-) -> FloatArray:
-    """Log-probabilities of training rows, each by the member that has not learnt from it."""
-    log_proba = np.empty((len(members), model.fitted_.n_components))
-    for number in np.unique(members):
-        own = members == number
-        log_proba[own] = model.member(int(number)).predict_log_proba(rows[own])
-    return log_proba
-
-
-def _loss_of_texts(log_proba: FloatArray, passages: Passages, codes: IntArray) -> float:
-    """The log-loss of held-out texts, their passages weighed as well as they can be."""
-    even = np.full(log_proba.shape[1], -np.log(log_proba.shape[1]))
-    share = np.log(np.bincount(codes[passages.document]) / len(passages.document))
-    evidence = per_text(log_proba - share, passages.document)
-    pooling = Pooling.fit(evidence, passages.counts, even, codes)
-    found = pooling.log_proba(evidence, passages.counts, even)
-    return float(-found[np.arange(len(codes)), codes].mean())
-
-
-def _calibrate(
-    learnt: Learnt,
-    profiles: Profiles,
-    model: FittedClassifier,
-    log_proba: FloatArray,
-    truth: _Truth,
-) -> Calibration:
-    """Learn how sure and how usual answers are from texts that were held out."""
-    read, codes = learnt.as_new, truth.codes
-    counts, log_prior = read.passages.counts, prior_of(truth.prior, truth.log_share)
-    evidence = per_text(log_proba - truth.log_share, read.passages.document)
-    pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
-    every = figures(read, log_proba, profiles, learnt.reader.contrasts)
-    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read))
-    every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
-    answers = pooling.log_proba(evidence, counts, log_prior)
-    held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
-    norms = Norms.fit(every[np.arange(len(codes)), codes], truth.words, codes)
-    calibration = Calibration(pooling, norms, held_out)
-    if learnt.strangers is None or len(truth.log_share) < LEAST_PEOPLE:
-        return calibration
-    standing = norms.standing(every, truth.words)
-    inside = best_figures(every[..., -1], answers, every[..., 0], standing)
-    outside = _as_strangers(learnt, model, calibration, every, truth)
-    right = answers.argmax(axis=1) == codes
-    return replace(calibration, strangers=Strangers.fit(inside, right, outside, codes))
-
-
-def _as_strangers(
-    learnt: Learnt,
-    model: FittedClassifier,
-    calibration: Calibration,
-    figures: FloatArray,
-    truth: _Truth,
-) -> FloatArray:
-    """The figures of every text as answered by what knows nothing of its author."""
-    assert learnt.strangers is not None  # for the type checker
-    passages, codes = learnt.read.passages, truth.codes
-    own = np.isnan(learnt.strangers)
-    # An author who is not there has no contrast; a middling one says nothing for or against.
-    contrasts = np.where(own, np.nanmean(learnt.strangers, axis=1)[:, None], learnt.strangers)
-    log_proba = model.score(contrasts).log_proba.mean(axis=0)
-    evidence = per_text(log_proba - truth.log_share, passages.document)
-    log_prior = prior_of(truth.prior, truth.log_share)
-    answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
-    answers[np.arange(len(codes)), codes] = -np.inf
-    answers = log_softmax(answers, axis=1)
-    figures = figures.copy()
-    figures[..., -2] = mean_per_text(log_proba, passages)
-    figures[..., -1] = mean_per_text(contrasts, passages)
-    standing = calibration.norms.standing(figures, truth.words)
-    return best_figures(figures[..., -1], answers, figures[..., 0], standing)

@@ -83,13 +83,14 @@ def _grown_calibration(calibration: Calibration, new: int) -> Calibration:
 
 
 def _grown_profiles(profiles: Profiles, rows: sparse.csr_matrix, codes: IntArray) -> Profiles:
-    new = Profiles.learn(rows, codes, profiles.columns)
+    new = Profiles.about(rows, codes, profiles.columns, profiles.shifts)
     means = zip(profiles.means, new.means, strict=True)
     lengths = zip(profiles.lengths, new.lengths, strict=True)
     return Profiles(
         profiles.columns,
         tuple(np.vstack(pair) for pair in means),
         tuple(np.concatenate(pair) for pair in lengths),
+        profiles.shifts,
     )
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote import __version__
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import FloatArray, IntArray, per_text
 from whowrote.attribution.answers import (
     Attribution,
     Candidate,
@@ -38,7 +38,7 @@ from whowrote.attribution.answers import (
     as_corpus,
     words_of,
 )
-from whowrote.attribution.calibration import Calibration, best_figures, per_text
+from whowrote.attribution.calibration import Calibration, best_figures
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import Read, Reader, mean_per_text
@@ -229,9 +229,9 @@ class FittedAttributor:
         curve = self.calibration.strangers
         if curve is None:
             return [None] * len(log_proba)
-        standing = self.calibration.norms.standing(found.figures, found.words)
-        figures = best_figures(found.figures[..., -1], log_proba, found.figures[..., 0], standing)
-        shares = curve.share(curve.scores(figures)).tolist()
+        norms, people = self.calibration.norms, curve.people
+        figures = best_figures(norms, found.figures, log_proba, found.words, people)
+        shares = curve.share(figures, found.words).tolist()
         return [None if math.isnan(share) else share for share in shares]
 
     def typicality_limit(self, stranger: float | None) -> float:

@@ -8,11 +8,20 @@ A contrast says how a text parts from *other* enrolled authors; nearness says ho
 *this* one, also when nobody like them is enrolled. It is a cosine but for the length of the mean,
 which is estimated without the noise of the single texts: so it does not grow with their number, and
 a training text against the mean of the author's other texts compares with a new one against all.
+
+What everybody writes who writes of such things in such a place says nothing of one author, so dense
+rows are centred first, by as much as *K* authors can tell of it:
+
+.. math:: x \leftarrow x - \frac{K \bar\mu + o}{K + 1}
+
+with :math:`\bar\mu` the mean of the authors' means and *o* the origin of the vectors. A stranger is
+not among those who set the centre; with few authors that makes all the difference, so an author who
+plays the stranger is left out of it as well (:meth:`Profiles.as_strangers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -60,26 +69,47 @@ class Profiles:
     columns: tuple[slice, ...]
     means: tuple[NDArray[np.float32], ...]
     lengths: tuple[FloatArray, ...]
+    shifts: tuple[FloatArray | None, ...]
+    """What is added to the rows of a block; None where they are taken as they are."""
 
     @classmethod
-    def learn(cls, rows: sparse.csr_matrix, codes: IntArray, columns: Sequence[slice]) -> Self:
-        """The authors' means of the rows of texts."""
-        counts = np.bincount(codes)
+    def learn(
+        cls,
+        rows: sparse.csr_matrix,
+        codes: IntArray,
+        blocks: Mapping[str, slice],
+        origins: Mapping[str, FloatArray],
+    ) -> Self:
+        """The authors' means of the rows of texts; ``origins`` of the blocks to be centred."""
+        shifts = []
+        for name, own in blocks.items():
+            origin = origins.get(name)
+            shifts.append(None if origin is None else -_centre(rows[:, own], codes, origin))
+        return cls.about(rows, codes, tuple(blocks.values()), tuple(shifts))
+
+    @classmethod
+    def about(
+        cls,
+        rows: sparse.csr_matrix,
+        codes: IntArray,
+        columns: Sequence[slice],
+        shifts: Sequence[FloatArray | None],
+    ) -> Self:
+        """The authors' means about centres that are known."""
         means, lengths = [], []
-        for own in columns:
-            part = unit_rows(sparse.csr_matrix(rows[:, own]))
-            share = sparse.csr_matrix((1.0 / counts[codes], (codes, np.arange(len(codes)))))
+        for own, shift in zip(columns, shifts, strict=True):
+            part = _units(rows[:, own], shift)
             # Half precision in memory as on disk, so that a loaded model gives equal answers.
-            mean = (share @ part).toarray().astype(np.float16).astype(np.float32)
+            mean = _author_means(part, codes).astype(np.float16).astype(np.float32)
             means.append(mean)
             lengths.append(mean_lengths(mean, squared_norms(part), codes))
-        return cls(tuple(columns), tuple(means), tuple(lengths))
+        return cls(tuple(columns), tuple(means), tuple(lengths), tuple(shifts))
 
     def nearness(self, rows: sparse.csr_matrix) -> FloatArray:
         """(texts, authors, blocks)."""
         found = []
-        for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
-            dots = unit_rows(rows[:, columns]).astype(np.float32) @ mean.T
+        for columns, mean, length, shift in self._blocks():
+            dots = _units(rows[:, columns], shift).astype(np.float32) @ mean.T
             found.append(dots / length)
         return np.stack(found, axis=-1).astype(np.float64)
 
@@ -92,28 +122,83 @@ class Profiles:
         one text is compared with that text itself: there is no other.
         """
         found, counts = [], np.bincount(codes)[codes].astype(np.float64)
-        for columns, mean, length in zip(self.columns, self.means, self.lengths, strict=True):
-            part = unit_rows(sparse.csr_matrix(rows[:, columns]))
-            new = part if as_new is None else unit_rows(sparse.csr_matrix(as_new[:, columns]))
+        for columns, mean, length, shift in self._blocks():
+            part = _units(rows[:, columns], shift)
+            new = part if as_new is None else _units(as_new[:, columns], shift)
             every = np.asarray(new.astype(np.float32) @ mean.T, dtype=np.float64)
             dots = every[np.arange(len(codes)), codes]
             others = (counts * dots - row_products(new, part)) / np.maximum(counts - 1, 1)
             found.append(np.where(counts < 2, dots, others) / length[codes])
         return np.stack(found, axis=-1)
 
+    def as_strangers(
+        self,
+        rows: sparse.csr_matrix,
+        codes: IntArray,
+        as_new: sparse.csr_matrix,
+        blocks: Mapping[str, slice],
+        origins: Mapping[str, FloatArray],
+    ) -> FloatArray:
+        """(texts, authors, blocks): nearness to others had the texts' own author not been there."""
+        found = self.nearness(as_new)
+        for number, name in enumerate(blocks):
+            if name not in origins:
+                continue
+            part, new = rows[:, blocks[name]].toarray(), as_new[:, blocks[name]].toarray()
+            for author in range(int(codes.max()) + 1):
+                own = codes == author
+                shift = -_centre(part[~own], codes[~own], origins[name])
+                units = _unit(part + shift)
+                means = _author_means(units, codes)
+                lengths = mean_lengths(means, (units**2).sum(axis=1), codes)
+                found[own, :, number] = _unit(new[own] + shift) @ means.T / lengths
+        return found
+
+    def _blocks(self) -> Any:
+        return zip(self.columns, self.means, self.lengths, self.shifts, strict=True)
+
     def state(self) -> dict[str, NDArray[Any]]:
         """What was learnt, as arrays for a model file."""
         arrays: dict[str, NDArray[Any]] = {}
-        for number, (mean, length) in enumerate(zip(self.means, self.lengths, strict=True)):
+        for number, (_, mean, length, shift) in enumerate(self._blocks()):
             arrays |= {f"means.{number}": mean.astype(np.float16), f"lengths.{number}": length}
+            if shift is not None:
+                arrays[f"shifts.{number}"] = shift
         return arrays
 
     @classmethod
     def restore(cls, columns: Sequence[slice], state: Arrays) -> Self:
-        """The opposite of :meth:`state`."""
+        """The opposite of :meth:`state`; models of before have no shifts."""
         numbers = range(len(columns))
         means = [state[f"means.{n}"].astype(np.float32) for n in numbers]
-        return cls(tuple(columns), tuple(means), tuple(state[f"lengths.{n}"] for n in numbers))
+        shifts = [np.asarray(state[k]) if (k := f"shifts.{n}") in state else None for n in numbers]
+        lengths = tuple(state[f"lengths.{n}"] for n in numbers)
+        return cls(tuple(columns), tuple(means), lengths, tuple(shifts))
+
+
+def _centre(rows: Any, codes: IntArray, origin: FloatArray) -> FloatArray:
+    """What the authors share, as far as so many of them can tell; each of them counts alike."""
+    named, own = np.unique(codes, return_inverse=True)
+    mean = np.asarray(_author_means(rows, own)).mean(axis=0)
+    return np.asarray((len(named) * mean + origin) / (len(named) + 1.0))
+
+
+def _author_means(rows: Any, codes: IntArray) -> FloatArray:
+    counts, place = np.bincount(codes), (codes, np.arange(len(codes)))
+    share = sparse.csr_matrix((1.0 / counts[codes], place))
+    return np.asarray((share @ sparse.csr_matrix(rows)).toarray())
+
+
+def _unit(rows: FloatArray) -> FloatArray:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(norms > 0, norms, 1.0))
+
+
+def _units(rows: Any, shift: FloatArray | None) -> sparse.csr_matrix:
+    """Rows of one block, centred, at length one."""
+    if shift is None:
+        return unit_rows(sparse.csr_matrix(rows))
+    return sparse.csr_matrix(_unit(rows.toarray() + shift))
 
 
 def mean_lengths(mean: NDArray[np.float32], squares: FloatArray, codes: IntArray) -> FloatArray:

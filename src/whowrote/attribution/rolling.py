@@ -263,8 +263,8 @@ def _others(
     curve = fitted.calibration.strangers
     if curve is None:
         return np.array(none, dtype=np.float64)
-    least = 1.0 / (len(curve.reference) + 1)
-    own = np.clip(curve.share(curve.own), least, 1.0)
+    least = curve.least
+    own = np.clip(curve.own_shares(), least, 1.0)
     a = float(np.clip(-1.0 / min(np.log(own).mean(), -1e-6), 0.05, 0.95))
     s = np.clip([1.0 if one is None else one for one in stranger], least, 1.0)
     return np.asarray(1.0 / (1.0 + a * s ** (a - 1.0)))

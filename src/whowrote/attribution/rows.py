@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.calibration import per_text
+from whowrote.arrays import FloatArray, IntArray, per_text
 from whowrote.attribution.contrasts import Contrasts, Known, ridge_contrasts
 from whowrote.estimators.scaling import is_sparse
 from whowrote.features.interface import FittedFeatures

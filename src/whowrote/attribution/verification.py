@@ -143,7 +143,8 @@ class Population:
         if extractor is None or not POPULATIONS.is_file():
             return None
         key = extractor_key(extractor)
-        return next((cls.from_dict(one) for one in _packaged() if one["extractor"] == key), None)
+        known = (one for one in _packaged() if one["extractor"] == key and "reach" in one)
+        return next((cls.from_dict(one) for one in known), None)
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Self:

@@ -76,6 +76,10 @@ class FittedAdHominem(FittedFeatures):
         """One vector per text."""
         return read_styles(self.reader, checked_texts(X), self.section).vectors
 
+    def origins(self) -> dict[str, FloatArray]:
+        """The vectors of all people lie around zero."""
+        return {"features": np.zeros(1)}
+
     def card(self) -> dict[str, Any]:
         """Where the weights come from: data, date, sizes, results."""
         return dict(self.reader.extractor.card)
@@ -211,6 +215,10 @@ class FittedHybrid(FittedFeatures):
         written = self.ngrams.readings().get("written", slice(0, None))
         high = None if len(self.ngrams.readings()) == 1 else width + written.stop
         return {"style vectors": slice(0, width), "n-grams": slice(width + written.start, high)}
+
+    def origins(self) -> dict[str, FloatArray]:
+        """The vectors can be centred; their zero lies where standardising has moved it."""
+        return {"style vectors": -self.weight * self.mean / self.scale}
 
     def parts(self) -> dict[str, slice]:
         """The vectors, and every reading of the n-grams."""

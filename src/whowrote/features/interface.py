@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from whowrote.arrays import Arrays
+from whowrote.arrays import Arrays, FloatArray
 from whowrote.errors import InputError
 
 FEW_TOKENS = 20
@@ -69,6 +69,10 @@ class FittedFeatures(ABC):
     def parts(self) -> dict[str, slice]:
         """All columns by what they say, for weighing; by default one part."""
         return {"features": slice(0, None)}
+
+    def origins(self) -> dict[str, FloatArray]:
+        """Where rows of unknown people are expected, for the blocks that can be centred."""
+        return {}
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.ngrams import NGrams
 from whowrote.features.sentence_encoder import SentenceEncoder
-from whowrote.features.style_extractor import StyleExtractor
+from whowrote.features.style_extractor import PRETRAINED_STYLE, StyleExtractor
 
 KINDS = {
     "adhominem": AdHominem,
@@ -26,16 +26,25 @@ BY_NAME = ("adhominem", "style", "ngrams", "hybrid")
 """Those that need nothing but their name."""
 
 
-def named(features: str | TextFeatures, few: bool = False) -> TextFeatures:
+MOST_WORDS_FOR_LARGE = 500_000
+"""Words up to which the extractor with two towers reads: about a minute of one core."""
+
+
+def named(features: str | TextFeatures, few: bool = False, words: int = 0) -> TextFeatures:
     """A feature set by name, or the one that is given.
 
-    ``few``: for few texts, n-grams by name come in every reading, and vectors count twice as much.
+    ``few``: for few texts, n-grams by name come in every reading, and vectors count twice as much;
+    where they have not too many ``words`` in all, the vectors are those of two towers.
     """
     if not isinstance(features, str):
         return features
     if few and features in ("hybrid", "ngrams"):
         ngrams = NGrams(readings=tuple(READINGS))
-        return ngrams if features == "ngrams" else Hybrid(ngrams=ngrams, weight=1.0)
+        if features == "ngrams":
+            return ngrams
+        large = words <= MOST_WORDS_FOR_LARGE and PRETRAINED_STYLE.is_file()
+        dense = StyleExtractor(size="large") if large else AdHominem()
+        return Hybrid(dense, ngrams, weight=1.0)
     if features not in BY_NAME:
         raise InputError(
             f"features is {features!r}; it must be one of {', '.join(BY_NAME)}, or a feature set "

@@ -1,0 +1,123 @@
+r"""What held-out texts, and authors left out in turn, teach an attributor of its own answers.
+
+.. math:: \ln p(k \mid o_i)\ \text{held out} \to (T, a), \qquad
+    \text{figures of own texts, figures as strangers} \to p
+
+The same texts are asked twice: as texts of their authors that the model has not seen, and as texts
+of strangers to a model that knows nothing of their authors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import log_softmax
+
+from whowrote.arrays import FloatArray, IntArray, per_text
+from whowrote.attribution.calibration import (
+    Calibration,
+    HeldOut,
+    Norms,
+    Pooling,
+    Strangers,
+    best_figures,
+)
+from whowrote.attribution.few_people import FewPeople
+from whowrote.attribution.fitted_attributor import figures, prior_of
+from whowrote.attribution.profiles import Profiles, text_rows
+from whowrote.attribution.rows import Learnt, Passages, mean_per_text
+from whowrote.estimators import MixtureVAEClassifier
+from whowrote.estimators.fitted_classifier import FittedClassifier
+
+LEAST_PEOPLE = 2
+"""With one author nobody is left over who could play the stranger."""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Who wrote the training texts, how long they are, and how probable each author is."""
+
+    codes: IntArray
+    words: IntArray
+    log_share: FloatArray
+    prior: str
+
+
+def held_out_log_proba(
+    model: MixtureVAEClassifier, rows: FloatArray, members: IntArray
+) -> FloatArray:
+    """Log-probabilities of training rows, each by the member that has not learnt from it."""
+    log_proba = np.empty((len(members), model.fitted_.n_components))
+    for number in np.unique(members):
+        own = members == number
+        log_proba[own] = model.member(int(number)).predict_log_proba(rows[own])
+    return log_proba
+
+
+def loss_of_texts(log_proba: FloatArray, passages: Passages, codes: IntArray) -> float:
+    """The log-loss of held-out texts, their passages weighed as well as they can be."""
+    even = np.full(log_proba.shape[1], -np.log(log_proba.shape[1]))
+    share = np.log(np.bincount(codes[passages.document]) / len(passages.document))
+    evidence = per_text(log_proba - share, passages.document)
+    pooling = Pooling.fit(evidence, passages.counts, even, codes)
+    found = pooling.log_proba(evidence, passages.counts, even)
+    return float(-found[np.arange(len(codes)), codes].mean())
+
+
+def calibrate(
+    learnt: Learnt,
+    profiles: Profiles,
+    model: FittedClassifier,
+    log_proba: FloatArray,
+    truth: Truth,
+) -> Calibration:
+    """Learn how sure and how usual answers are from texts that were held out."""
+    read, codes = learnt.as_new, truth.codes
+    counts, log_prior = read.passages.counts, prior_of(truth.prior, truth.log_share)
+    evidence = per_text(log_proba - truth.log_share, read.passages.document)
+    pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
+    every = figures(read, log_proba, profiles, learnt.reader.contrasts)
+    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read))
+    every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
+    answers = pooling.log_proba(evidence, counts, log_prior)
+    held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
+    norms = Norms.fit(every[np.arange(len(codes)), codes], truth.words, codes)
+    calibration = Calibration(pooling, norms, held_out)
+    if learnt.strangers is None or len(truth.log_share) < LEAST_PEOPLE:
+        return calibration
+    inside = best_figures(norms, every, answers, truth.words, len(truth.log_share))
+    outside = _as_strangers(learnt, model, calibration, profiles, truth)
+    right = answers.argmax(axis=1) == codes
+    others = FewPeople.of(learnt.reader.features)
+    strangers = Strangers.fit(inside, right, outside, codes, truth.words, others)
+    return replace(calibration, strangers=strangers)
+
+
+def _as_strangers(
+    learnt: Learnt,
+    model: FittedClassifier,
+    calibration: Calibration,
+    profiles: Profiles,
+    truth: Truth,
+) -> FloatArray:
+    """The figures of every text as answered by what knows nothing of its author."""
+    assert learnt.strangers is not None  # for the type checker
+    passages, codes, features = learnt.read.passages, truth.codes, learnt.reader.features
+    # An author who is not there has no contrast; a middling one says nothing for or against.
+    own = np.isnan(learnt.strangers)
+    contrasts = np.where(own, np.nanmean(learnt.strangers, axis=1)[:, None], learnt.strangers)
+    log_proba = model.score(contrasts).log_proba.mean(axis=0)
+    evidence = per_text(log_proba - truth.log_share, passages.document)
+    log_prior = prior_of(truth.prior, truth.log_share)
+    answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
+    answers[np.arange(len(codes)), codes] = -np.inf
+    answers = log_softmax(answers, axis=1)
+    rows = text_rows(learnt.read), codes, text_rows(learnt.as_new)
+    every = [
+        profiles.as_strangers(*rows, features.blocks(), features.origins()),
+        mean_per_text(log_proba, passages)[..., None],
+        mean_per_text(contrasts, passages)[..., None],
+    ]
+    figures, people = np.concatenate(every, axis=-1), len(truth.log_share)
+    return best_figures(calibration.norms, figures, answers, truth.words, people)

@@ -54,7 +54,6 @@ from whowrote.attribution.verification import (
     extractor_key,
     figures,
     read_by_extractor,
-    ridge_logistic,
     shown,
 )
 from whowrote.corpus.texts import load
@@ -64,6 +63,7 @@ from whowrote.features.fitted_features import FittedAdHominem, FittedStyle
 from whowrote.features.reading import SECTION
 from whowrote.files import sha256_of, write_text
 from whowrote.metrics import AuthorPairs, cllr, matched_pairs
+from whowrote.ratios import ridge_logistic
 
 OUT = Path(__file__).parent / "results" / "population.json"
 DEVELOPMENT = 1

@@ -25,7 +25,6 @@ from whowrote.attribution.verification import (
     grounded,
     packaged_extractor,
     restore_verifier,
-    ridge_logistic,
     shown,
 )
 from whowrote.demo import read_addresses
@@ -33,6 +32,7 @@ from whowrote.errors import InputError
 from whowrote.features.fitted_features import FittedAdHominem
 from whowrote.features.ngrams import NGrams
 from whowrote.metrics import cllr
+from whowrote.ratios import ridge_logistic
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

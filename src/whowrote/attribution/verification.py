@@ -29,7 +29,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Comparison, Reference, words_of
@@ -42,6 +41,7 @@ from whowrote.features.reading import SECTION
 from whowrote.features.vocabulary import split
 from whowrote.files import sha256_of
 from whowrote.metrics import AuthorPairs, auc, matched_pairs
+from whowrote.ratios import ridge_logistic
 
 PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
 POPULATIONS = PRETRAINED / "populations.json"
@@ -310,9 +310,10 @@ def compare(
 ) -> Comparison:
     """Two texts, or the known texts of one person and another one."""
     texts, pair = [joined(first), second], np.array([[0, 1]])
-    extractor, population = extractor_of(features), Population.of(features)
-    if extractor is not None and population is not None:
-        sides, enrolled = read_by_extractor(extractor, texts), 0
+    compared = compared_by(features)
+    if compared is not None:
+        (extractor, population), enrolled = compared, 0
+        sides = read_by_extractor(extractor, texts)
         if isinstance(verifier, Centre):
             sides, enrolled = verifier.applied(sides), verifier.authors
         similar, words = sides.similarities(pair), sides.words[pair]
@@ -370,6 +371,20 @@ def _remarks(texts: Sequence[str]) -> Iterator[str]:
         yield "both texts are the same: their likeness proves nothing"
 
 
+def compared_by(features: FittedFeatures) -> tuple[FittedAdHominem, Population] | None:
+    """The extractor whose vectors are compared, and its population.
+
+    That of the features, if there is a population for it; beside the packaged one with two towers,
+    for which there is none, the one with one tower. None for other features.
+    """
+    own = extractor_of(features)
+    for one in (own, packaged_extractor() if isinstance(own, FittedStyle) else None):
+        population = None if one is None else Population.of(one)
+        if one is not None and population is not None:
+            return one, population
+    return None
+
+
 def packaged_extractor() -> FittedAdHominem:
     """What compares texts without a model: the extractor of the package."""
     return FittedAdHominem(PRETRAINED / "adhominem.safetensors", SECTION)
@@ -378,46 +393,14 @@ def packaged_extractor() -> FittedAdHominem:
 # -- learning ------------------------------------------------------------------------------------
 
 
-def ridge_logistic(
-    X: FloatArray,
-    same: BoolArray,
-    weight: FloatArray,
-    penalty: FloatArray,
-    offset: FloatArray | None = None,
-) -> FloatArray:
-    r"""Minimise :math:`\sum_i w_i \ln(1 + e^{-y_i (o_i + x_i' b)}) + \sum_j \lambda_j b_j^2 / 2`.
-
-    Newton's steps, halved until they descend.
-    """
-    start = np.zeros(len(X)) if offset is None else offset
-    sign, found = np.where(same, 1.0, -1.0), np.zeros(X.shape[1])
-
-    def loss(b: FloatArray) -> float:
-        risk = weight @ np.logaddexp(0.0, -sign * (start + X @ b))
-        return float(risk + penalty @ (b * b) / 2)
-
-    now = loss(found)
-    for _ in range(100):
-        p = expit(start + X @ found)
-        slope = X.T @ (weight * (p - same)) + penalty * found
-        step = np.linalg.solve((X.T * (weight * p * (1 - p))) @ X + np.diag(penalty), slope)
-        size = 1.0
-        while size > 1e-6 and loss(found - size * step) > now:
-            size /= 2
-        found = found - size * step
-        before, now = now, loss(found)
-        if before - now < 1e-10 * (1 + abs(now)):
-            break
-    return found
-
-
 def fit_verifier(
     features: FittedFeatures, texts: Sequence[str], codes: IntArray, seed: int = 0
 ) -> Verifier | None:
     """What the enrolled authors' own texts add; None where there is nothing to learn from."""
     random = np.random.default_rng([seed, 17])
-    extractor = extractor_of(features)
-    if extractor is not None and Population.of(features) is not None:
+    compared = compared_by(features)
+    if compared is not None:
+        extractor, _ = compared
         authors = random.permutation(np.unique(codes))[:MOST_AUTHORS]
         sides = read_authors(extractor, texts, codes, authors)
         return Centre.learn(sides.rows[VECTORS], sides.words, authors)

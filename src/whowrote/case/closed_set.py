@@ -20,14 +20,13 @@ import numpy as np
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution import Attribution, Attributor
-from whowrote.attribution.verification import ridge_logistic
 from whowrote.corpus.splits import folds
 from whowrote.corpus.texts import Corpus
 from whowrote.evaluation import possible_folds
 from whowrote.held_out import AnswerValidation
 from whowrote.metrics import wilson
 from whowrote.progress import tell
-from whowrote.ratios import LN10, against_others, ratio_quality
+from whowrote.ratios import LN10, against_others, ratio_quality, ridge_logistic
 from whowrote.validation import (
     LEAST_TEXTS,
     RatioValidation,

@@ -13,7 +13,7 @@ from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.ngrams import NGrams
 from whowrote.features.sentence_encoder import SentenceEncoder
-from whowrote.features.style_extractor import PRETRAINED_STYLE, StyleExtractor
+from whowrote.features.style_extractor import StyleExtractor
 
 KINDS = {
     "adhominem": AdHominem,
@@ -30,11 +30,13 @@ MOST_WORDS_FOR_LARGE = 500_000
 """Words up to which the extractor with two towers reads: about a minute of one core."""
 
 
-def named(features: str | TextFeatures, few: bool = False, words: int = 0) -> TextFeatures:
+def named(
+    features: str | TextFeatures, few: bool = False, words: int | None = None
+) -> TextFeatures:
     """A feature set by name, or the one that is given.
 
     ``few``: for few texts, n-grams by name come in every reading, and vectors count twice as much;
-    where they have not too many ``words`` in all, the vectors are those of two towers.
+    where they are known to have not too many ``words`` in all, the vectors are those of two towers.
     """
     if not isinstance(features, str):
         return features
@@ -42,7 +44,7 @@ def named(features: str | TextFeatures, few: bool = False, words: int = 0) -> Te
         ngrams = NGrams(readings=tuple(READINGS))
         if features == "ngrams":
             return ngrams
-        large = words <= MOST_WORDS_FOR_LARGE and PRETRAINED_STYLE.is_file()
+        large = words is not None and words <= MOST_WORDS_FOR_LARGE
         dense = StyleExtractor(size="large") if large else AdHominem()
         return Hybrid(dense, ngrams, weight=1.0)
     if features not in BY_NAME:

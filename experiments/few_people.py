@@ -195,7 +195,9 @@ def main() -> None:
     if entry is None:
         packaged.append(entry := {"extractor": key})
     entry["strangers"] = curve.to_dict()
-    write_text(POPULATIONS, json.dumps(packaged) + "\n")
+    packaged.sort(key=lambda one: str(one["extractor"]))
+    lines = ",\n".join(json.dumps(one) for one in packaged)
+    write_text(POPULATIONS, f"[\n{lines}\n]\n")
     record = json.loads(OUT.read_text(encoding="utf-8")) if OUT.is_file() else {}
     record["adhominem" if given.adhominem else "large"] = {
         "version": __version__,

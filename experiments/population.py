@@ -390,8 +390,9 @@ def package(extractor: FittedAdHominem, found: Population, place: Path) -> None:
     """Write it among the packaged ones, in the place of an older one for this extractor."""
     key = extractor_key(extractor)
     kept = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else []
+    before: dict[str, Any] = next((one for one in kept if one["extractor"] == key), {})
     kept = [one for one in kept if one["extractor"] != key]
-    kept.append({"extractor": key, **found.to_dict()})
+    kept.append({**before, "extractor": key, **found.to_dict()})
     lines = ",\n".join(json.dumps(one) for one in sorted(kept, key=lambda one: one["extractor"]))
     write_text(place, f"[\n{lines}\n]\n")
 

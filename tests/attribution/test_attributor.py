@@ -166,8 +166,9 @@ def test_a_stranger_is_none_of_these(model: Attributor, answers: list[Attributio
         )
 
 
-def test_at_none_below_0_somebody_is_always_named() -> None:
-    fitted = Attributor("ngrams", none_below=0.0).fit(*corpus(3, 6))
+def test_without_limits_somebody_is_always_named() -> None:
+    settings = {"none_below": 0.0, "false_attributions": 1.0}
+    fitted = Attributor("ngrams", **settings).fit(*corpus(3, 6))
     for answer in fitted.attribute(strangers(5)):
         assert answer.author == answer.best.author
         assert answer.none_below == 0.0
@@ -247,6 +248,19 @@ def test_unknown_authors_are_left_out() -> None:
     assert len(fitted.fitted_.training.sha256) == 12
     expected = quick().fit(texts, authors)
     np.testing.assert_array_equal(fitted.predict_proba(NEW), expected.predict_proba(NEW))
+
+
+def test_answers_depend_neither_on_order_nor_on_names() -> None:
+    texts, authors = corpus(6, 4)
+    order, new = np.random.default_rng(0).permutation(24), corpus(6, 2, seed=1)[0]
+    model = Attributor("ngrams").fit(texts, authors)
+    turned = Attributor("ngrams").fit([texts[i] for i in order], [authors[i] for i in order])
+    assert plain(model.attribute(new)) == plain(turned.attribute(new))
+    others = {known: f"{9 - row} {known}" for row, known in enumerate(sorted(set(authors)))}
+    renamed = Attributor("ngrams").fit(texts, [others[one] for one in authors])
+    columns = [renamed.classes_.tolist().index(others[one]) for one in model.classes_]
+    found = renamed.predict_proba(new)[:, columns]
+    np.testing.assert_allclose(found, model.predict_proba(new), atol=1e-6)
 
 
 def test_the_order_of_training_texts_does_not_matter_to_names() -> None:

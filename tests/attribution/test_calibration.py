@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
+from whowrote.arrays import per_text
 from whowrote.attribution.calibration import (
     Calibration,
     HeldOut,
@@ -16,6 +17,7 @@ from whowrote.attribution.calibration import (
     Strangers,
     best_figures,
 )
+from whowrote.attribution.few_people import FewPeople
 
 AUTHORS = 5
 EVEN = np.full(AUTHORS, -np.log(AUTHORS))
@@ -274,48 +276,87 @@ def look_of(n: int, shift: float, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, 4)) + shift
 
 
+def learnt(
+    n: int, shift: float, people: int = 10, others: FewPeople | None = None, seed: int = 0
+) -> Strangers:
+    codes, words = np.arange(n) % people, np.full(n, 200)
+    inside, outside = look_of(n, shift, 2 * seed), look_of(n, 0.0, 2 * seed + 1)
+    return Strangers.fit(inside, np.ones(n, bool), outside, codes, words, others)
+
+
 @pytest.mark.parametrize("n", [30, 400])
 def test_strangers_are_named_as_often_as_asked(n: int) -> None:
-    curve = Strangers.fit(
-        look_of(n, 2.0, 0), np.ones(n, bool), look_of(n, 0.0, 1), np.arange(n) % 10
-    )
-    shares = curve.share(curve.scores(look_of(4000, 0.0, 2)))
-    for rate in (0.05, 0.2):
-        assert (shares <= rate).mean() == pytest.approx(rate, abs=0.04)
-    own = curve.share(curve.scores(look_of(4000, 2.0, 3)))
+    words, named = np.full(4000, 200), {0.05: [], 0.2: []}
+    for seed in range(20):
+        curve = learnt(n, 2.0, seed=seed)
+        shares = curve.share(look_of(4000, 0.0, 100 + seed), words)
+        for rate, found in named.items():
+            found.append((shares <= rate).mean())
+    for rate, found in named.items():
+        assert np.mean(found) == pytest.approx(rate, abs=0.03)
+    own = curve.share(look_of(4000, 2.0, 3), words)
     assert curve.missed(0.05) == pytest.approx((own > 0.05).mean(), abs=0.1)
     assert (own <= 0.05).mean() > 0.5
 
 
 def test_where_strangers_look_like_everybody_nobody_is_named() -> None:
     """Negative control: a rate is kept by refusing, not by knowing."""
-    curve = Strangers.fit(
-        look_of(400, 0.0, 0), np.ones(400, bool), look_of(400, 0.0, 1), np.arange(400) % 10
-    )
-    assert curve.missed(0.05) > 0.9
+    assert learnt(400, 0.0).missed(0.05) > 0.9
+
+
+def unit_norms() -> Norms:
+    """Figures stand as they are."""
+    return Norms(np.zeros((2, 3)), np.zeros(3), np.ones(3), 0.0, 0.0, np.zeros(1))
 
 
 def test_the_figures_are_those_of_the_most_probable() -> None:
-    proba = np.array([[0.2, 0.8], [0.5, 0.5]])
-    tables = np.arange(12.0).reshape(3, 2, 2)
-    found = best_figures(tables[0], np.log(proba), tables[1], tables[2])
-    np.testing.assert_allclose(found, [[1, np.log(4), 5, 9], [2, 0, 6, 10]], atol=1e-9)
+    proba, words = np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([100, 100])
+    tables = np.arange(12.0).reshape(2, 2, 3)
+    found = best_figures(unit_norms(), tables, np.log(proba), words, people=6)
+    standing = np.arcsinh([4.0, 7.0])
+    expected = [[5, np.log(4), 3, standing[0]], [8, 0, 6, standing[1]]]
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    few = best_figures(unit_norms(), tables, np.log(proba), words, people=5)
+    np.testing.assert_allclose(few[:, 3], np.arcsinh([3.0, 6.0]))  # nearness alone
+
+
+def test_few_people_leave_doubt_about_the_next_one() -> None:
+    """The same scores by fewer people: a text must be more like somebody to be named."""
+    asked, words = look_of(500, 1.5, 9), np.full(500, 200)
+    shares = [learnt(400, 2.0, people).share(asked, words).mean() for people in (6, 20, 100)]
+    assert shares[0] > shares[1] > shares[2]
+
+
+def test_of_two_people_the_packaged_curve_tells_most() -> None:
+    words = np.full(50, 200)
+    strict, lax = (
+        FewPeople(np.array([0.0, 1, 0, 0, 0, 0]), np.linspace(low, low + 1, 11), 100)
+        for low in (50.0, -50.0)
+    )
+    asked = look_of(50, 0.0, 4)
+    by_lax, own = (learnt(40, 2.0, 2, others).share(asked, words) for others in (lax, None))
+    by_strict = learnt(40, 2.0, 2, strict).share(asked, words)
+    assert (by_lax < own).all()
+    assert (by_strict > own).all()
+    assert learnt(60, 2.0, 6, strict).others is None  # enough people of their own
 
 
 def test_strangers_come_back_from_json() -> None:
     rng = np.random.default_rng(0)
     norms = Norms.fit(rng.normal(size=(30, 2)), np.full(30, 300), np.arange(30) % 3)
-    curve = Strangers.fit(
-        look_of(50, 1.0, 0), np.ones(50, bool), look_of(50, 0.0, 1), np.arange(50) % 10
-    )
+    others = FewPeople(np.arange(6.0), np.linspace(-9, 9, 11), 100)
+    curve = learnt(50, 1.0, 3, others)
     before = Calibration(Pooling(1.0, 0.5), norms, HeldOut(30, 20), curve)
     after = Calibration.from_dict(json.loads(json.dumps(before.to_dict())))
     assert after.strangers is not None
     asked = look_of(20, 0.5, 5)
-    same = [one.share(one.scores(asked)).tolist() for one in (curve, after.strangers)]
-    assert same[0] == same[1]
+    words = np.full(20, 300)
+    same = [one.share(asked, words).tolist() for one in (curve, after.strangers)]
+    np.testing.assert_allclose(same[0], same[1], rtol=1e-5)  # the packaged curve has six digits
+    assert after.strangers.missed(0.05) == curve.missed(0.05)
 
 
 def test_all_texts_make_surer_than_all_but_a_fold() -> None:
-    assert Pooling(2.0, 0.5).sharper(4).temperature == pytest.approx(2 * np.sqrt(3 / 4))
+    assert Pooling(2.0, 0.5).sharper(2).temperature == pytest.approx(2 * np.sqrt(1 / 2))
+    assert Pooling(2.0, 0.5).sharper(4).temperature == pytest.approx(2 * (3 / 4) ** (1 / 8))
     assert Pooling(2.0, 0.5).sharper(None) == Pooling(2.0, 0.5)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from attribution.people import corpus, name, strangers, texts_by
+from attribution.people import corpus, name, quick, strangers, texts_by
 from whowrote.attribution import Attributor
 from whowrote.attribution.rolling import (
     Milestone,
@@ -107,9 +107,7 @@ def test_commands(model: Attributor, tmp_path: Path) -> None:
     assert page.is_file()
 
 
-def test_two_authors_fall_back_on_typicality() -> None:
-    found = (
-        Attributor("ngrams").fit(*corpus(2, 8)).fitted().roll(joined(0, 1), 250, 50, bands=False)
-    )
+def test_where_strangers_are_not_learnt_typicality_decides() -> None:
+    found = quick().fit(*corpus(2, 8)).fitted().roll(joined(0, 1), 250, 50, bands=False)
     assert not found.strangers_known
     assert {one.other for one in found.windows} <= {0.0, 1.0}

@@ -199,7 +199,7 @@ def _show_rolling(found: Rolling) -> None:
     )
     if not found.strangers_known:
         console.print(
-            "With so few authors strangers are not known: a window is by none of these where its "
+            "This model has not learnt how strangers look: a window is by none of these where its "
             "typicality is low.",
             highlight=False,
         )

@@ -14,8 +14,9 @@ def attribute(known: list[dict[str, Any]], questions: list[dict[str, Any]]) -> l
     ngrams = CharNgramExtractor(3, scale="l2").fit(corpus)
     model = build_classifier("svm_linear", random_state=0)
     model.fit(ngrams.transform(corpus).X, np.array([one["author"] for one in known]))
-    probabilities = model.predict_proba(ngrams.transform(asked).X)
-    return [(str(model.classes_[row.argmax()]), float(row.max())) for row in probabilities]
+    rows = ngrams.transform(asked).X
+    probable = model.predict_proba(rows).max(axis=1)
+    return list(zip(model.predict(rows).tolist(), probable.tolist(), strict=True))
 
 
 if __name__ == "__main__":

@@ -104,12 +104,15 @@ def _command(arguments: list[str]) -> str:
 
 
 def _bash(code: str) -> str:
-    shim = f'whowrote() {{ {shlex.quote(sys.executable)} -m whowrote "$@"; }}\n'
-    path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+    search = {"PATH": Path(sys.executable).parent, "PYTHONPATH": SOURCE}
+    own = {name: f"{first}{os.pathsep}{os.environ.get(name, '')}" for name, first in search.items()}
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", shim + code],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **own},
+    )
     if done.returncode:
         raise RuntimeError(f"status {done.returncode}: {done.stderr or done.stdout}")
     return done.stdout

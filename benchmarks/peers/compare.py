@@ -146,14 +146,15 @@ def table(record: dict[str, Any]) -> str:
     """The record as a table in Markdown."""
     head = "| job | tool | error | AUC | Cllr | seconds | lines | command |"
     rows = [head, "|---|---|---|---|---|---|---|---|"]
-    for name in DRAWS:
+    for name in (*DRAWS, "report"):
         for tool, cell in sorted(record.get(name, {}).items(), key=_order):
-            command = f"`... --only {tool}:{name}`"
+            command = f"`compare.py --only {tool}:{name}`" if name in DRAWS else "`report.py`"
             if "longer_than_seconds" in cell:
                 late = f"longer than {cell['longer_than_seconds']} s"
                 rows.append(f"| {name} | {tool} | {late} | | | | | {command} |")
                 continue
-            shown = [f"{cell['error']:.1%}", _number(cell, "auc"), _number(cell, "cllr")]
+            wrong = f"{cell['error']:.1%}" if "error" in cell else "-"
+            shown = [wrong, _number(cell, "auc"), _number(cell, "cllr")]
             shown += [f"{cell['cpu_seconds']:.1f}", f"{cell['lines']:.0f}", command]
             rows.append(f"| {name} | {tool} {cell['version']} | " + " | ".join(shown) + " |")
     return "\n".join(rows)

@@ -1,6 +1,7 @@
 """The release, checked as others will meet it: built twice, installed into nothing, listed.
 
-Both archives are built twice with one date, and must be equal to the byte. The wheel must be small
+Both archives are built from the checkout and from a clean copy of its commit, and must be equal to
+the byte: nothing that is not committed may get in. The wheel must be small
 enough and hold the licences; it goes into an empty environment for every Python that is here, and
 runs there without the repository (smoke.py). What was installed is written as a bill of materials
 (CycloneDX), and pip-audit compares it with known holes where it can reach its database.
@@ -36,7 +37,10 @@ UNWANTED = ("tests/", "docs/", "shared/", "experiments/", "benchmarks/")
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        built = [build(Path(folder, name)) for name in ("first", "second")]
+        built = [
+            build(HOME, Path(folder, "first")),
+            build(clean(Path(folder)), Path(folder, "second")),
+        ]
         equal(*built)
         (wheel,) = built[0].glob("*.whl")
         print(f"wheel: {contents(wheel)}")
@@ -47,19 +51,21 @@ def main() -> None:
         print(audit(Path(folder, PYTHONS[0]), Path(folder, "audit")))
 
 
-def build(out: Path) -> Path:
+def clean(folder: Path) -> Path:
+    """What is committed, and nothing else, in a folder of its own."""
+    copy = folder / "clean"
+    copy.mkdir()
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=HOME, check=True, capture_output=True)
+    subprocess.run(["tar", "-x", "-C", str(copy)], input=archive.stdout, check=True)
+    return copy
+
+
+def build(home: Path, out: Path) -> Path:
     """Both archives, dated as the last commit."""
     date = subprocess.check_output(["git", "log", "-1", "--format=%ct"], cwd=HOME, text=True)
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
     dated = {**os.environ, "SOURCE_DATE_EPOCH": date.strip()}
-    subprocess.run(
-        command,
-        cwd=HOME,
-        env=dated,
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    subprocess.run(command, cwd=home, env=dated, check=True, capture_output=True)
     return out
 
 
@@ -70,7 +76,7 @@ def equal(first: Path, second: Path) -> None:
         for folder in (first, second)
     ]
     if hashes[0] != hashes[1] or len(hashes[0]) != 2:
-        raise SystemExit(f"the builds differ: {hashes}")
+        raise SystemExit(f"the builds differ (what of the checkout is not committed?): {hashes}")
     for name, digest in hashes[0].items():
         print(
             f"built twice, equal: {name} {digest[:16]} {(first / name).stat().st_size / 1e6:.1f} MB"
@@ -92,7 +98,7 @@ def contents(wheel: Path) -> str:
 def smoke(number: str, wheel: Path, folder: Path) -> str:
     """Install into an empty environment, run where no repository is; what came of it."""
     python = shutil.which(f"python{number}")
-    if python is None:
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         return f"Python {number}: not on this machine, not checked"
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     pip(folder, "install", "--quiet", "--constraint", str(HOME / "constraints.txt"), str(wheel))

@@ -41,14 +41,16 @@ bitig run study.yaml --name demo
 bitig report results/demo --output ../report.html
 """,
 }
+PACKAGE = {"whowrote": "whowrote", "bitig": "bitig-delta"}
 PAGES = {"whowrote": "case/report.html", "bitig": "report.html"}
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--environments", type=Path, required=True)
+    arguments.add_argument("--only", nargs="*", choices=SCRIPTS)
     given = arguments.parse_args()
-    for tool in SCRIPTS:
+    for tool in given.only or SCRIPTS:
         with tempfile.TemporaryDirectory() as folder:
             texts(Path(folder))
             keep(tool, "report", reported(tool, Path(folder), given.environments))
@@ -66,7 +68,7 @@ def reported(tool: str, folder: Path, environments: Path) -> dict[str, object]:
         "lines": len(SCRIPTS[tool].strip().splitlines()),
         "cpu_seconds": round(spent, 2),
         "page_bytes": (folder / PAGES[tool]).stat().st_size,
-        "version": version(tool, environments),
+        "version": version(PACKAGE[tool], environments),
     }
 
 

@@ -191,9 +191,11 @@ def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> Non
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
+    many = " `whowrote inspect` says how many of their own texts that costs."
     console.print(
         f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
-        f"authors ({_rule(answers[0])}). A probability is no proof.",
+        f"authors ({_rule(answers[0])}).{many if 2 * none > len(answers) else ''} A probability is "
+        "no proof.",
         highlight=False,
     )
 

@@ -67,3 +67,42 @@ def test_nobody_is_asked_about_a_text_they_learnt_from(peers: dict[str, ModuleTy
         assert not {one["text"] for one in job.known} & {one["text"] for one in job.questions}
         assert (job.truth.count(None) == 50) == (name == "strangers")
         assert "truth" not in job.shown()
+
+
+def test_the_front_page_has_figures_of_the_record() -> None:
+    record = json.loads((PEERS / "record.json").read_text(encoding="utf-8"))
+    front = (PEERS.parents[1] / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in front.splitlines() if line.startswith("|")]
+    assert shown(record, rows) == []
+    record["essays"]["bitig-delta"]["cllr"] -= 0.01
+    assert shown(record, rows) == ["essays"]
+
+
+OPENINGS = {
+    "blogs5": "| 100 posts",
+    "strangers": "| 15 bloggers",
+    "pan15": "| PAN 2015",
+    "essays": "| PAN 2014",
+}
+
+
+def shown(record: dict[str, dict[str, dict[str, float]]], rows: list[str]) -> list[str]:
+    """Jobs whose row lacks a figure of this package, of scikit-learn, or of the best other tool."""
+    faults = []
+    for job, opening in OPENINGS.items():
+        cells = record[job]
+        keys = ("error",) if job == "blogs5" else ("auc", "cllr")
+        best = max(cells.keys() - {"whowrote", "scikit-learn"}, key=lambda t: good(cells[t]))
+        (row,) = [row for row in rows if row.startswith(opening)]
+        wanted = [
+            f"{cells[tool][key] * 100:.1f} %" if key == "error" else f"{cells[tool][key]:.3f}"
+            for tool in ("whowrote", "scikit-learn", best)
+            for key in keys
+            if key in cells[tool]
+        ]
+        faults += [job] if any(figure not in row for figure in wanted) else []
+    return faults
+
+
+def good(cell: dict[str, float]) -> float:
+    return cell.get("auc", -cell.get("error", 1.0))

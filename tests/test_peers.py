@@ -41,7 +41,7 @@ def test_lines_are_those_of_the_body_without_its_docstring(peers: dict[str, Modu
             first,
         ]
 
-    assert peers["answering"].lines_typed(job) == 3
+    assert peers["answering"].lines_typed(job) == 4
 
 
 def test_figures_know_right_from_wrong(peers: dict[str, ModuleType]) -> None:

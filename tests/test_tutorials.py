@@ -50,7 +50,8 @@ def test_a_page_that_is_right_has_nothing_to_say(tmp_path: Path) -> None:
     page = tmp_path / "right.md"
     page.write_text(
         "```python\nx = 2\n```\n\n```sh\nprintf 'a\\nb' > f; cat f\n```\n\n```text\na ...b\n```\n"
-        "\n```toml\nnot = run\n```\n\n```python\nprint(x, open('f').read()[0])\n```\n"
+        "\n```toml\nnot = run\n```\n\n```python\nfrom pathlib import Path\n"
+        "print(x, Path('f').read_text()[0])\n```\n"
         "```text\n2 a\n```\n",
         encoding="utf-8",
     )

@@ -3,8 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo page test lint bench clean
-.PHONY: demo test lint bench docs clean
+.PHONY: demo page test lint bench docs release-check clean
 
 demo: $(STAMP)
 	$(BIN)/whowrote demo
@@ -27,10 +26,13 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 	@echo "Site: docs/_build/html/index.html"
 
+release-check: test docs
+	$(BIN)/python release/check.py
+
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

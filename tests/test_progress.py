@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from whowrote.progress import epoch_bar
+from whowrote import progress
+from whowrote.progress import Tally, epoch_bar, fit_bar, stage_bars, tell
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,32 @@ def test_a_file_or_a_pipe_sees_nothing(
         monkeypatch.delenv(name, raising=False)
     assert show(Record())
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_log_hears_of_long_work_and_nothing_of_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    with stage_bars():
+        tell("reading", 1, 2)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    with stage_bars():
+        tell("reading", 1, 2)
+    assert capsys.readouterr() == ("", "whowrote: reading: 1 of 2 (0 s)\n")
+    with stage_bars(False):
+        tell("reading", 1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_log_hears_of_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(progress, "EVERY", 0.0)
+    with fit_bar(5, True) as draw:
+        assert draw is not None
+        draw(Tally(total=5, done=3))
+    assert "fits: 3 of 5" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import JustifyMethod
     from rich.table import Table
 
 
@@ -28,6 +29,28 @@ def fine_percent(share: float) -> str:
     if not 0.0 < share < 0.0995:
         return percent(share)
     return "<0.1%" if share < 0.0005 else f"{share:.1%}"
+
+
+def beside_limit(share: float, limit: float) -> str:
+    """A share with as many decimals as tell on which side of a limit it lies.
+
+    >>> beside_limit(0.0504, 0.05), beside_limit(0.04996, 0.05), beside_limit(0.31, 0.05)
+    ('5.04%', '4.996%', '31%')
+    """
+    shown, decimals = fine_percent(share), 1
+    while share != limit and shown[:-1] in (f"{100 * limit:.{decimals}f}", f"{100 * limit:g}"):
+        decimals += 1
+        shown = f"{share:.{decimals}%}"
+    return shown
+
+
+def as_limit(limit: float) -> str:
+    """A limit as it was given, without rounding.
+
+    >>> as_limit(0.05), as_limit(0.025), as_limit(0.29)
+    ('5%', '2.5%', '29%')
+    """
+    return f"{100 * limit:.10g}%"
 
 
 def as_prior(probability: float) -> str:
@@ -58,5 +81,7 @@ def table(title: str, *columns: str, **look: Any) -> Table:
 
     made = Table(title=title or None, **{"title_justify": "left", "box": None, **look})
     for name in columns:
-        made.add_column(name.removeprefix(">"), justify="right" if name[:1] == ">" else "left")
+        right = name[:1] == ">"  # a number is never cut, and a long name goes on in the next line
+        justify: JustifyMethod = "right" if right else "left"
+        made.add_column(name.removeprefix(">"), justify=justify, no_wrap=right, overflow="fold")
     return made

@@ -1,4 +1,6 @@
-"""Rendering of long work on a terminal; silent elsewhere. The work itself only makes records.
+"""Rendering of long work: bars on a terminal, a line now and then elsewhere.
+
+The work itself only makes records.
 
 Long loops call :func:`tell`, which costs nothing until somebody listens; :func:`stage_bars`
 listens and draws.
@@ -6,6 +8,7 @@ listens and draws.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -89,14 +92,55 @@ def timed() -> Iterator[Stopwatch]:
         yield stopwatch
 
 
+EVERY = 15.0
+"""Seconds between lines where there is no terminal; shorter work says nothing."""
+
+
+class Lines:
+    """A listener that writes a line now and then: for logs, which no bar can be drawn in.
+
+    >>> clock = iter([0.0, 2.0, 16.0, 17.0]).__next__
+    >>> lines = Lines(print, clock=clock)
+    >>> for done in (1, 2, 3):
+    ...     lines(Stage("reading", done, 4))
+    reading: 2 of 4 (16 s)
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        *,
+        every: float = EVERY,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        self.write, self.every, self.clock = write, every, clock
+        self._began = self._last = clock()
+
+    def __call__(self, stage: Stage) -> None:
+        """Hear of some work."""
+        now = self.clock()
+        if now - self._last >= self.every:
+            self._last = now
+            seconds = f"{now - self._began:.0f} s"
+            self.write(f"{stage.name}: {stage.done} of {stage.total} ({seconds})")
+
+
+def _on_stderr(line: str) -> None:
+    print(f"whowrote: {line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def stage_bars(wanted: bool = True) -> Iterator[None]:
-    """One bar on standard error that names the work in hand; nothing where that is no terminal."""
+    """One bar on standard error that names the work in hand; lines where that is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    if not (wanted and console.is_terminal):
+    if not wanted:
         yield
+        return
+    if not console.is_terminal:
+        with listening(Lines(_on_stderr, every=EVERY)):
+            yield
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -211,7 +255,7 @@ class Tally:
 
 @contextmanager
 def fit_bar(total: int, wanted: bool) -> Iterator[Callable[[Tally], None] | None]:
-    """A progress bar fed with tallies of fits; None when nobody wants to see it."""
+    """A progress bar fed with tallies of fits, or lines; None when nobody wants to see it."""
     if not wanted:
         yield None
         return
@@ -219,8 +263,12 @@ def fit_bar(total: int, wanted: bool) -> Iterator[Callable[[Tally], None] | None
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        lines = Lines(_on_stderr, every=EVERY)
+        yield lambda tally: lines(Stage("fits", tally.done, tally.total))
+        return
     columns = ("fits", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console) as bar:
         task, began = bar.add_task("fits", total=total, note=""), perf_counter()
 
         def show(tally: Tally) -> None:

@@ -2,9 +2,11 @@
 
 import atexit
 import gc
+import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,17 @@ def test_without_a_command_there_is_help() -> None:
 def test_version() -> None:
     answer = runner.invoke(app, ["--version"])
     assert (answer.exit_code, answer.stdout) == (0, f"whowrote {whowrote.__version__}\n")
+
+
+def test_version_as_json_lists_what_it_runs_on() -> None:
+    for arguments in (["--version", "--json"], ["--json", "--version"]):
+        answer = runner.invoke(app, arguments)
+        assert answer.exit_code == 0
+        listed = json.loads(answer.stdout)
+        assert listed["whowrote"] == whowrote.__version__
+        assert listed["torch"] == version("torch")
+        assert "sphinx" not in listed  # of an extra
+    assert isinstance(runner.invoke(app, ["--json"]).exception, InputError)
 
 
 def test_unknown_commands_and_options_leave_with_status_two() -> None:

@@ -75,6 +75,56 @@ def test_the_table_names_and_refuses(place: Path) -> None:
     assert "0 by none of the 3" in " ".join(named.split())
 
 
+def test_long_names_in_a_narrow_window_are_never_cut(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, author in enumerate(("Christina Georgina Rossetti", "Sir Arthur Conan Doyle")):
+        write(tmp_path / "known" / author, texts_by(number, 6))
+    write(tmp_path / "letters of the winter", [texts_by(0, 1, seed=1)[0]])
+    run("train", tmp_path / "known", "--out", tmp_path / "m", "--features", "ngrams", "-q")
+    wide = _shown_at(120, tmp_path, monkeypatch)
+    assert "candidates" in wide
+    for width in (80, 60):
+        shown = _shown_at(width, tmp_path, monkeypatch)
+        assert "candidates" not in shown  # they have lines of their own
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= width
+        whole = " ".join(shown.split())
+        assert all(word in whole for word in ("typicality", "Sir Arthur Conan Doyle 2%"))
+
+
+def _shown_at(width: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    return run("attribute", place / "m", place / "letters of the winter")
+
+
+def test_an_extractor_of_your_own(place: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.safetensors"
+    own.write_bytes(PRETRAINED.read_bytes())
+    for name_, more in (("own", ["--weights", own]), ("packaged", [])):
+        out = tmp_path / name_
+        run("train", place / "known", "--out", out, "--features", "adhominem", "-q", *more)
+    assert sha256_of(tmp_path / "own" / "extractor.safetensors") == sha256_of(PRETRAINED)
+    own.unlink()  # the model has its own copy
+    told = [run("attribute", tmp_path / n, place / "new", "--json") for n in ("own", "packaged")]
+    rankings = [[json.loads(line)["ranking"] for line in one.splitlines()] for one in told]
+    assert rankings[0] == rankings[1]
+
+
+@pytest.mark.parametrize(
+    ("features", "exists", "said"),
+    [("hybrid", False, "which is no file"), ("ngrams", True, "which has no extractor")],
+)
+def test_weights_that_cannot_be(
+    place: Path, tmp_path: Path, features: str, exists: bool, said: str
+) -> None:
+    weights = PRETRAINED if exists else tmp_path / "none.safetensors"
+    arguments = ["--features", features, "--weights", weights, "--out", tmp_path / "m"]
+    done = runner.invoke(app, [str(a) for a in ("train", place / "known", *arguments)])
+    assert isinstance(done.exception, InputError)
+    assert said in str(done.exception)
+
+
 def test_standard_input(place: Path) -> None:
     said = run("attribute", place / "m", "-", "--json", text=texts_by(2, 1, seed=3)[0])
     answer = json.loads(said)

@@ -148,6 +148,15 @@ def test_authors_with_too_little_text() -> None:
     assert audit(corpus, min_texts=2, min_words=100).thin_authors == ()
 
 
+def test_a_long_text_is_not_called_thin_and_many_short_ones_are() -> None:
+    novel, notes = "so it was and went on as it had " * 700, [f"note {n} of nine" for n in range(9)]
+    corpus = Corpus.from_texts([novel, *notes], ["Ann", *["Bob"] * 9])
+    thin = audit(corpus, near_duplicates=False).thin_authors
+    assert [author.author for author in thin] == ["Bob"]
+    short = Corpus.from_texts([" ".join(novel.split()[:3000]), *notes], ["Ann", *["Bob"] * 9])
+    assert len(audit(short, near_duplicates=False).thin_authors) == 2
+
+
 def test_languages() -> None:
     english = "The people of this town were not at all pleased with what they had been told. "
     french = "Les gens de cette ville n'étaient pas du tout contents de ce qu'on leur disait. "

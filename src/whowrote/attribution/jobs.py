@@ -15,6 +15,7 @@ from whowrote.attribution.verification import compare, extractor_of, packaged_ex
 from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
+from whowrote.formatting import as_limit
 from whowrote.progress import tell, timed
 
 
@@ -42,15 +43,20 @@ def train_model(
     out: Path,
     *,
     features: str = "hybrid",
+    weights: Path | None = None,
     seed: int = 0,
     overwrite: bool = False,
 ) -> Trained:
-    """Fit an attributor to a corpus and save it."""
-    from whowrote.attribution.attributor import Attributor  # late: only learning needs scikit-learn
+    """Fit an attributor to a corpus and save it; ``weights`` is an extractor of your own."""
+    # late: only learning needs scikit-learn
+    from whowrote.attribution.attributor import MOST_FEW, Attributor
+    from whowrote.features.kinds import with_weights
 
     storage.check_place(out, overwrite)  # before the work, not after it
+    few = len(corpus) <= MOST_FEW
+    chosen = features if weights is None else with_weights(features, weights, few)
     with timed() as stopwatch:
-        attributor = Attributor(features, random_state=seed).fit(corpus)
+        attributor = Attributor(chosen, random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
         attributor.save(out, overwrite=overwrite)
         tell("saving", 1, 1)
@@ -227,11 +233,11 @@ def _none_of_these(fitted: FittedAttributor) -> str:
     """When nobody is named, and what that costs."""
     curve = fitted.calibration.strangers
     if curve is None:
-        return f"none of these below {fitted.typicality_limit(None):.0%} typicality"
+        return f"none of these below {as_limit(fitted.typicality_limit(None))} typicality"
     rate = fitted.false_attributions
     return (
-        f"none of these where more than {rate:.0%} of strangers' texts look as much like somebody "
-        f"enrolled ({curve.people} authors left out in turn), which costs "
+        f"none of these where more than {as_limit(rate)} of strangers' texts look as much like "
+        f"somebody enrolled ({curve.people} authors left out in turn), which costs "
         f"{curve.missed(rate):.0%} of the enrolled authors' own texts"
     )
 

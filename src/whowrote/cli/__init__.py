@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, requires, version
 from typing import Annotated, Any
 
 import typer
@@ -80,20 +80,36 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"whowrote {__version__}")
-        raise typer.Exit
+def versions() -> dict[str, str]:
+    """What answers here: the package, Python, and each of its own dependencies."""
+    import platform  # late, as all that --help does without
+    import re
+
+    needed = [name for name in requires("whowrote") or () if "extra ==" not in name]
+    names = sorted(re.split(r"[^\w.-]", name)[0] for name in needed)
+    listed = {"whowrote": __version__, "python": platform.python_version()}
+    return {**listed, "system": platform.platform(), **{name: version(name) for name in names}}
 
 
-@app.callback(epilog="Example: `whowrote demo`")
+@app.callback(epilog="Example: `whowrote demo`", invoke_without_command=True)
 def _options(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print it."),
+    context: typer.Context,
+    asked: Annotated[bool, typer.Option("--version", help="Print it.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --version: those of what it runs on as well.")
     ] = False,
 ) -> None:
     """Who wrote this text? From a folder of texts to a calibrated answer."""
+    if asked:
+        import json
+
+        typer.echo(json.dumps(versions()) if as_json else f"whowrote {__version__}")
+        raise typer.Exit
+    if as_json:
+        raise InputError("--json before a command goes with --version; put it after the command")
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 def main() -> None:

@@ -31,7 +31,15 @@ from whowrote.cli.options import (
     told_on_stderr,
 )
 from whowrote.errors import CorpusWarning
-from whowrote.formatting import as_prior, count, fine_percent, percent, table
+from whowrote.formatting import (
+    as_limit,
+    as_prior,
+    beside_limit,
+    count,
+    fine_percent,
+    percent,
+    table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +57,10 @@ def train(
         Path | None, typer.Option(help="The model's folder; default: the corpus's name + .model.")
     ] = None,
     features: Features = "hybrid",
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="An extractor of your own, a file by `whowrote extractor train`."),
+    ] = None,
     seed: Seed = 0,
     format: Format = None,
     text_column: TextColumn = None,
@@ -81,7 +93,9 @@ def train(
     )
     target = out or Path(f"{corpus.resolve().stem}.model")
     with stage_bars(not quiet):
-        done = train_model(texts, target, features=features, seed=seed, overwrite=overwrite)
+        done = train_model(
+            texts, target, features=features, weights=weights, seed=seed, overwrite=overwrite
+        )
     if as_json:
         typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
     elif not quiet:
@@ -105,6 +119,7 @@ def _show_trained(done: Trained, verbose: bool) -> None:
 # -- whowrote attribute --------------------------------------------------------------------------
 
 ANSWERS_SHOWN = 200  # of a table on screen; --json has them all
+WIDEST = 10_000  # characters: how wide a table would like to be is asked without a window
 
 
 def attribute(
@@ -162,7 +177,12 @@ def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> Non
     from rich.console import Console
 
     console = Console()
-    console.print(_answer_table(answers, top))
+    made = _answer_table(answers, top)
+    wide = console.measure(made, options=console.options.update_width(WIDEST)).maximum
+    console.print(made if wide <= console.width else _answer_table(answers, 0))
+    for answer in () if wide <= console.width else answers[:ANSWERS_SHOWN]:
+        line = f"{answer.document}: {_candidates(answer, top)}"
+        console.print(line, highlight=False, markup=False)
     for answer in answers[:ANSWERS_SHOWN]:
         for warning in answer.warnings:
             console.print(f"{answer.document}: {warning}", style="yellow", markup=False)
@@ -171,9 +191,11 @@ def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> Non
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
+    many = " `whowrote inspect` says how many of their own texts that costs."
     console.print(
         f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
-        f"authors ({_rule(answers[0])}). A probability is no proof.",
+        f"authors ({_rule(answers[0])}).{many if 2 * none > len(answers) else ''} A probability is "
+        "no proof.",
         highlight=False,
     )
 
@@ -195,28 +217,43 @@ def _ratio_lines(answer: Attribution, top: int) -> list[str]:
 def _rule(answer: Attribution) -> str:
     """When nobody is named."""
     if answer.false_attributions is None:
-        return f"typicality below {answer.none_below:.0%}"
-    return f"strangers above {answer.false_attributions:.0%}"
+        return f"typicality below {as_limit(answer.none_below)}"
+    return f"strangers above {as_limit(answer.false_attributions)}"
+
+
+def _candidates(answer: Attribution, top: int) -> str:
+    return ", ".join(f"{one.author} {percent(one.probability)}" for one in answer.ranking[:top])
+
+
+def _stranger(answer: Attribution) -> str:
+    """The share of strangers, told apart from the limit that decides."""
+    share, limit = answer.stranger or 0.0, answer.false_attributions
+    return fine_percent(share) if limit is None else beside_limit(share, limit)
+
+
+def _typicality(answer: Attribution) -> str:
+    if answer.none_below is None:
+        return fine_percent(answer.typicality)
+    return beside_limit(answer.typicality, answer.none_below)
 
 
 def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
+    """A row per text; with a ``top`` of nought without candidates, for a narrow window."""
     from rich.markup import escape
 
     look = {"pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold underline"}
     known = answers[0].stranger is not None
     figures = [">strangers"] if known else []
-    made = table("", "text", "answer", ">tokens", *figures, ">typicality", "candidates", **look)
+    last = ["candidates"] if top else []
+    made = table("", "text", "answer", ">tokens", *figures, ">typicality", *last, **look)
     for answer in answers[:ANSWERS_SHOWN]:
-        listed = ", ".join(
-            f"{one.author} {percent(one.probability)}" for one in answer.ranking[:top]
-        )
         made.add_row(
             escape(answer.document),
             "[bold]none of these[/bold]" if answer.author is None else escape(answer.author),
             str(answer.tokens),
-            *([fine_percent(answer.stranger or 0.0)] if known else []),
-            fine_percent(answer.typicality),
-            escape(listed),
+            *([_stranger(answer)] if known else []),
+            _typicality(answer),
+            *([escape(_candidates(answer, top))] if top else []),
         )
     return made
 

@@ -27,6 +27,7 @@ _WORD = re.compile(r"\w+")
 _SHINGLE = 5  # words; shorter ones are shared by chance
 _PERMUTATIONS = 128  # standard error of a similarity below 0.09; candidates are checked exactly
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, from the golden ratio: spreads word hashes
+_TEXT_WORDS = 1000  # a long text is read in passages of so many words, and counts as so many texts
 _LINE_CHARACTERS = 8
 _LINE_TEXTS = 3
 _LINE_SHARE = 0.05
@@ -75,7 +76,7 @@ class Boilerplate:
 
 @dataclass(frozen=True, slots=True)
 class ThinAuthor:
-    """An author with fewer texts or words than asked for."""
+    """An author with too few texts, counting long ones several times, or too few words."""
 
     author: str
     texts: int
@@ -192,9 +193,15 @@ def _count_author(corpus: Corpus, author: str | None, rows: list[int]) -> Author
 
 
 def thin_authors(counts: Iterable[AuthorCount], settings: Settings) -> Iterator[ThinAuthor]:
-    """Known authors below either threshold."""
+    """Known authors below either threshold; a long text counts once for every thousand words.
+
+    >>> novels, notes = AuthorCount("A", 2, 60_000, 30_000, 2), AuthorCount("B", 9, 900, 100, 9)
+    >>> [author.author for author in thin_authors([novels, notes], Settings())]
+    ['B']
+    """
     for count in counts:
-        thin = count.texts < settings.min_texts or count.words < settings.min_words
+        texts = max(count.texts, count.words // _TEXT_WORDS)
+        thin = texts < settings.min_texts or count.words < settings.min_words
         if thin and count.author is not None:
             yield ThinAuthor(count.author, count.texts, count.words)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from whowrote.errors import InputError
@@ -54,6 +56,28 @@ def named(
         )
     made: TextFeatures = KINDS[features]()
     return made
+
+
+def with_weights(features: str, weights: str | os.PathLike[str], few: bool = False) -> TextFeatures:
+    """A feature set by name whose extractor is a file of weights; ``few`` as in :func:`named`."""
+    if not Path(weights).is_file():
+        raise InputError(
+            f"weights is '{weights}', which is no file; it must be one that `whowrote extractor "
+            "train` wrote: give its path, or leave it out for the packaged extractor"
+        )
+    match features:
+        case "adhominem":
+            return AdHominem(weights)
+        case "style":
+            return StyleExtractor(weights)
+        case "hybrid" if few:
+            return Hybrid(AdHominem(weights), NGrams(readings=tuple(READINGS)), weight=1.0)
+        case "hybrid":
+            return Hybrid(AdHominem(weights))
+    raise InputError(
+        f"weights is '{weights}' and features is {features!r}, which has no extractor; it must be "
+        "hybrid, adhominem or style: choose one of these, or leave the weights out"
+    )
 
 
 def require_storable(features: Any) -> None:

@@ -165,7 +165,7 @@ def cluster(
 
     Authors that the corpus knows are compared with the groups and not learnt from. ``n_authors``
     is the number of groups, or ``"auto"``: what held-out texts speak for, ``max_authors`` at most
-    (by default the root of the number of texts, and 12 at most); texts of one of ``corpus.groups``
+    (by default the root of the number of texts, and 12 at most); texts of one of ``corpus.units``
     are held out together. ``features`` is ``"adhominem"``, ``"ngrams"``, ``"hybrid"``, or a feature
     set. The same ``random_state`` and texts give the same groups.
 
@@ -177,7 +177,7 @@ def cluster(
     _check(corpus, n_authors)
     X = _rows(corpus.texts, clone(named(features)))
     if n_authors == "auto":
-        folds = fold_numbers(corpus.groups, random_state)
+        folds = fold_numbers(corpus.units, random_state)
         choice = choose(X, folds, _most(len(corpus), max_authors), random_state)
     else:
         choice = Choice("given", int(n_authors))

@@ -238,7 +238,7 @@ class Attributor(BaseEstimator):
     def _learn_at(
         self, corpus: Corpus, codes: IntArray, words: int
     ) -> tuple[Learnt, MixtureVAEClassifier]:
-        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
+        _, groups = np.unique(np.array(corpus.units), return_inverse=True)
         n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
         folds = spread(codes, groups, n_folds, int(self.random_state))
         features = clone(named(self.features, few=True))
@@ -304,7 +304,7 @@ class Attributor(BaseEstimator):
         self, corpus: Corpus, passages: Passages, codes: IntArray, n_members: int
     ) -> tuple[IntArray, IntArray]:
         """What each member leaves out, and the folds of the contrasts: the same or finer."""
-        _, groups = np.unique(np.array(corpus.groups), return_inverse=True)
+        _, groups = np.unique(np.array(corpus.units), return_inverse=True)
         groups, seed = groups[passages.document], int(self.random_state)
         # Where authors have few groups, more folds would take unequal shares from them, and one
         # whose text is held out would look like less of themselves than the others do.

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from whowrote import __version__
 from whowrote.errors import InputError
+from whowrote.formatting import printable
 
 COMMANDS = {
     **dict.fromkeys(("train", "attribute"), "models"),
@@ -107,5 +108,5 @@ def main() -> None:
     try:
         app()
     except InputError as problem:
-        typer.echo(f"whowrote: {problem}", err=True)
+        typer.echo(printable(f"whowrote: {problem}"), err=True)
         sys.exit(2)

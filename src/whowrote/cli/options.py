@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whowrote.formatting import printable
+
 if TYPE_CHECKING:
     from whowrote.corpus.texts import Corpus
 
@@ -51,6 +53,11 @@ def read_corpus(path: Path, **reading: Any) -> Corpus:
         return load(path, **reading)
 
 
+def say(text: object, *, err: bool = False) -> None:
+    """One message on standard output or error, which cannot steer the terminal."""
+    typer.echo(printable(str(text)), err=err)
+
+
 @contextmanager
 def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
     """Warnings of this kind in here, a line each on standard error."""
@@ -60,4 +67,4 @@ def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
         warnings.simplefilter("always", kind)
         yield
     for warning in caught:
-        typer.echo(f"whowrote: {warning.message}", err=True)
+        say(f"whowrote: {warning.message}", err=True)

@@ -253,8 +253,8 @@ def _check_counts(
         name = names[int(np.flatnonzero(codes == scarce)[0])]
         raise InputError(
             f"author {name!r} has {counts.min()} {what}; {n_folds} folds need at least {n_folds} "
-            f"from each author: add texts, leave the author out or set n_folds to "
-            f"{max(2, int(counts.min()))}"
+            "from each author (copies of one text are one): add texts, leave the author out or set "
+            f"n_folds to {max(2, int(counts.min()))}"
         )
 
 

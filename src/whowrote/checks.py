@@ -17,25 +17,53 @@ if TYPE_CHECKING:
     import torch
 
 
+MOST_SEED = 2**32 - 1
+
+
+def shown(value: Any) -> str:
+    """A value for a sentence; an integer of thousands of digits, which cannot be spelt, in words.
+
+    >>> shown(0.5), shown(10**5000)
+    ('0.5', 'an integer of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
 def at_least(name: str, value: Any, low: float, *, integer: bool = False) -> None:
     """Require a finite number that is not below ``low``."""
     kind = Integral if integer else Real
-    good = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) < np.inf
+    good = isinstance(value, kind) and not isinstance(value, bool) and _within(value, low)
     if not good:
         what = "an integer" if integer else "a number"
-        raise InputError(f"{name} is {value!r}; it must be {what} of at least {low:g}")
+        raise InputError(f"{name} is {shown(value)}; it must be {what} of at least {low:g}")
+
+
+def _within(value: Any, low: float) -> bool:
+    """Compared as they are: an integer may be too large for a float."""
+    return bool(low <= value < np.inf)
 
 
 def above_zero(name: str, value: Any) -> None:
     """Require a positive finite number."""
-    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
-        raise InputError(f"{name} is {value!r}; it must be a number above 0")
+    if not (isinstance(value, Real) and 0 < value < np.inf):
+        raise InputError(f"{name} is {shown(value)}; it must be a number above 0")
 
 
 def fraction(name: str, value: Any) -> None:
     """Require a number in [0, 1)."""
-    if not (isinstance(value, Real) and 0 <= float(value) < 1):
-        raise InputError(f"{name} is {value!r}; it must be at least 0 and below 1")
+    if not (isinstance(value, Real) and 0 <= value < 1):
+        raise InputError(f"{name} is {shown(value)}; it must be at least 0 and below 1")
+
+
+def seed(name: str, value: Any) -> None:
+    """Require a whole number that numpy and scikit-learn both take as a seed: 32 bits."""
+    good = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (good and 0 <= int(value) <= MOST_SEED):
+        raise InputError(
+            f"{name} is {shown(value)}; it must be a whole number from 0 to {MOST_SEED}"
+        )
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -82,6 +110,8 @@ def random_numbers(random_state: Any) -> np.random.RandomState:
         return np.random.RandomState(random_state)
     from sklearn.utils import check_random_state
 
+    if isinstance(random_state, Integral):
+        seed("random_state", random_state)
     numbers: np.random.RandomState = check_random_state(random_state)
     return numbers
 

@@ -50,6 +50,7 @@ from whowrote.estimators.fitted_classifier import Fit
 from whowrote.estimators.scaling import Scaling
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named
+from whowrote.formatting import clipped
 from whowrote.metrics import matched_share
 from whowrote.model import Rows
 from whowrote.progress import listening, tell
@@ -391,8 +392,8 @@ def _check(corpus: Corpus, n_authors: object) -> None:
     whole = isinstance(n_authors, Integral) and not isinstance(n_authors, bool)
     if not auto and not (whole and 1 <= int(str(n_authors)) <= len(corpus)):
         raise InputError(
-            f"the number of authors is {n_authors!r}; it must be 'auto' or a whole number from 1 "
-            f"to {len(corpus)}, the number of texts: give 'auto' if it is not known"
+            f"the number of authors is {clipped(repr(n_authors))}; it must be 'auto' or a whole "
+            f"number from 1 to {len(corpus)}, the number of texts: give 'auto' if it is not known"
         )
 
 

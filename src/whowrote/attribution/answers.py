@@ -251,6 +251,10 @@ def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | Non
         if authors is not None:
             raise InputError("a Corpus has its authors; give authors with a list of texts only")
         return texts
+    if isinstance(texts, str | bytes):
+        raise InputError(
+            f"texts is one string ({texts[:40]!r}); it must be a list of texts: give [text]"
+        )
     return Corpus.from_texts(texts, authors)
 
 

@@ -269,7 +269,7 @@ class Attributor(BaseEstimator):
             checks.at_least("passage_words", self.passage_words, 20, integer=True)
         check_limits(self.none_below, self.false_attributions)
         checks.one_of("prior", self.prior, ("equal", "training"))
-        checks.at_least("random_state", self.random_state, 0, integer=True)
+        checks.seed("random_state", self.random_state)
         if not (isinstance(self.features, str) or hasattr(self.features, "get_params")):
             raise InputError(
                 f"features is {self.features!r}; it must be 'hybrid', 'adhominem', 'ngrams', or a "

@@ -10,6 +10,7 @@ import atexit
 import gc
 import os
 import sys
+import warnings
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Annotated, Any
@@ -97,6 +98,11 @@ def _options(
     """Who wrote this text? From a folder of texts to a calibrated answer."""
 
 
+def _tell(message: Warning | str, *_: Any) -> None:
+    """A warning, ours or a library's, is one line on standard error."""
+    typer.echo(printable(f"whowrote: {message}"), err=True)
+
+
 def main() -> None:
     """Run the command line; bad input is one sentence on standard error and status 2."""
     # Threads that wait for each other must sleep, not spin: beside another busy program a spinning
@@ -105,6 +111,7 @@ def main() -> None:
     # Memory goes back whole when the process ends: looking through all of torch for garbage first
     # takes longer than an answer.
     atexit.register(gc.freeze)
+    warnings.showwarning = _tell  # type: ignore[assignment]
     try:
         app()
     except InputError as problem:

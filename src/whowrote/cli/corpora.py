@@ -48,7 +48,7 @@ def audit(
     id_column: IdColumn = None,
     group_column: GroupColumn = None,
     max_document_mb: Annotated[
-        float, typer.Option(min=0, help="The largest document or line, in megabytes.")
+        float, typer.Option(min=0, max=1e6, help="The largest document or line, in megabytes.")
     ] = 20,
     near_duplicates: Annotated[
         bool, typer.Option(help="Look for near duplicates, the slowest part.")
@@ -219,7 +219,7 @@ def cluster(
         author_column=author_column,
         id_column=id_column,
     )
-    wanted = int(authors) if authors.isdecimal() else authors
+    wanted = int(authors) if authors.isdecimal() and len(authors) < 20 else authors
     with told_on_stderr(ReliabilityWarning), stage_bars(not quiet):
         found = group_texts(texts, wanted, features=features, random_state=seed)
     if as_json:

@@ -218,7 +218,9 @@ def demo(
     outsider: Annotated[
         str, typer.Option(help="A president who is not enrolled, by full name.")
     ] = "Abraham Lincoln",
-    seed: Annotated[int, typer.Option(help="Chooses the held-out addresses.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Chooses the held-out addresses.")
+    ] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

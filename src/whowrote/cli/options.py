@@ -33,7 +33,10 @@ GroupColumn = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, only the answer.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
-Seed = Annotated[int, typer.Option(help="The same seed and texts give the same answer.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=2**32 - 1, help="The same seed and texts give the same answer."),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a model that is there already.")
 ]

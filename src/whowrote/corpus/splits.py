@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote.arrays import BoolArray, IntArray
+from whowrote.checks import seed
 from whowrote.errors import InputError
 
 
@@ -101,6 +102,7 @@ def folds(
     >>> len(first.train), len(first.development), len(first.test)
     (16, 2, 2)
     """
+    seed("random_state", random_state)
     names = _checked_authors(authors)
     codes = _codes(names)
     units = _units(groups, len(names))

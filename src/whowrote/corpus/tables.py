@@ -196,8 +196,9 @@ def _wrong(
     role: str, name: str, value: object, file: str, line: int, requirement: str
 ) -> InputError:
     return InputError(
-        f"{place(file, line)}: {name!r} is {reprlib.repr(value)[:40]!r} ({type(value).__name__}) and "
-        f"must be {requirement}: correct it, or name another column with {role}_column "
+        f"{place(file, line)}: {name!r} is {reprlib.repr(value)[:40]!r} "
+        f"({type(value).__name__}) and must be {requirement}: correct it, or name another column "
+        f"with {role}_column "
         f"(--{role}-column)"
     )
 
@@ -267,7 +268,8 @@ def _parse_literal(path: Path, number: int, text: str) -> object:
 def _broken(path: Path, number: int, text: str, why: str) -> InputError:
     return InputError(
         f"{place(str(path), number)}: {text.strip()[:40]!r} is not valid JSON "
-        f"({clipped(why.strip())}); each line must hold one JSON object: correct the line, or write one object per line"
+        f"({clipped(why.strip())}); each line must hold one JSON object: correct the line, or "
+        "write one object per line"
     )
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 
 MOST_SEED = 2**32 - 1
+TINY = 5e-324
+"""The least number above 0."""
 
 
 def shown(value: Any) -> str:
@@ -34,26 +36,26 @@ def shown(value: Any) -> str:
 def at_least(name: str, value: Any, low: float, *, integer: bool = False) -> None:
     """Require a finite number that is not below ``low``."""
     kind = Integral if integer else Real
-    good = isinstance(value, kind) and not isinstance(value, bool) and _within(value, low)
+    good = isinstance(value, kind) and not isinstance(value, bool) and _between(value, low, np.inf)
     if not good:
         what = "an integer" if integer else "a number"
         raise InputError(f"{name} is {shown(value)}; it must be {what} of at least {low:g}")
 
 
-def _within(value: Any, low: float) -> bool:
+def _between(value: Any, low: float, high: float) -> bool:
     """Compared as they are: an integer may be too large for a float."""
-    return bool(low <= value < np.inf)
+    return bool(low <= value < high)
 
 
 def above_zero(name: str, value: Any) -> None:
     """Require a positive finite number."""
-    if not (isinstance(value, Real) and 0 < value < np.inf):
+    if not (isinstance(value, Real) and _between(value, TINY, np.inf)):
         raise InputError(f"{name} is {shown(value)}; it must be a number above 0")
 
 
 def fraction(name: str, value: Any) -> None:
     """Require a number in [0, 1)."""
-    if not (isinstance(value, Real) and 0 <= value < 1):
+    if not (isinstance(value, Real) and _between(value, 0, 1)):
         raise InputError(f"{name} is {shown(value)}; it must be at least 0 and below 1")
 
 

@@ -367,7 +367,9 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
         table = _open_parquet(path, options)
         names = table.schema_arrow.names
         yield from documents(_parquet_rows(path, table), str(path), options, names)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
         raise InputError(
             f"{path} is not a readable Parquet file ({first_line(problem)}): give a whole "
             "Parquet file, or name the right format (--format)"

@@ -314,7 +314,7 @@ def read_packed(path: Path) -> Packed:
     """What :func:`write_packed` wrote, or the first version of it."""
     try:
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' cannot be read ({first_line(problem)}); fit or pack it again"
         ) from None

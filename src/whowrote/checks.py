@@ -141,6 +141,22 @@ def all_finite(X: Any) -> None:
     )
 
 
+MOST_VALUE = 1e150
+"""Squares of larger numbers do not fit a float."""
+
+
+def computable(X: Any) -> None:
+    """Require every value of X to be finite, and its square too."""
+    all_finite(X)
+    values = X.data if sparse.issparse(X) else X
+    most = float(np.abs(values).max(initial=0.0))
+    if most > MOST_VALUE:
+        raise InputError(
+            f"X has a value of size {most:.3g}; at most {MOST_VALUE:g} can be computed with: look "
+            "for a wrong value, or divide its column by a constant"
+        )
+
+
 def two_classes(classes: NDArray[Any]) -> None:
     """Require at least two classes."""
     if len(classes) < 2:

@@ -148,7 +148,8 @@ MOST_VALUE = 1e150
 def computable(X: Any) -> None:
     """Require every value of X to be finite, and its square too."""
     all_finite(X)
-    values = X.data if sparse.issparse(X) else X
+    matrix: Any = X
+    values = matrix.data if sparse.issparse(X) else matrix
     most = float(np.abs(values).max(initial=0.0))
     if most > MOST_VALUE:
         raise InputError(

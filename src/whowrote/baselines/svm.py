@@ -181,9 +181,9 @@ class _VectorSVM(ClassifierMixin, BaseEstimator):
 
     def _checked_scores(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
-        computable(X)
-        return self._scores(self.svm_, X)
+        rows = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        computable(rows)
+        return self._scores(self.svm_, rows)
 
     def _svm(self) -> Any:
         raise NotImplementedError

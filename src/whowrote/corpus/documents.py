@@ -295,6 +295,8 @@ def name_of(label: str) -> str:
     >>> name_of("Zoe\u0308"), name_of("Zoë\x1b[2J")
     ('Zoë', 'Zoë\\u001b[2J')
     """
+    if label.isascii() and label.isprintable():
+        return label  # nearly all are
     label = one_line(label)
     if unicodedata.is_normalized("NFC", label):
         return label

@@ -422,14 +422,16 @@ def _check_unfolded(path: Path, about: Any) -> None:
 def _parquet_rows(path: Path, table: pq.ParquetFile) -> Iterator[Row]:
     most = most_unfolded(path.stat().st_size)
     number = given = 0
+    names = table.schema_arrow.names
     for batch in table.iter_batches(batch_size=_BATCH):
         columns = [_values(column) for column in batch.columns]
+        for column in columns:
+            given += sum(len(value) for value in column if isinstance(value, (str, bytes)))
+        if given > most:
+            raise unfolds(path, most)
         for row in zip(*columns, strict=True):
             number += 1
-            given += sum(len(value) for value in row if isinstance(value, (str, bytes)))
-            if given > most:
-                raise unfolds(path, most)
-            yield Row(number, dict(zip(batch.schema.names, row, strict=True)))
+            yield Row(number, dict(zip(names, row, strict=True)))
 
 
 def _values(column: Any) -> list[object]:
@@ -438,6 +440,9 @@ def _values(column: Any) -> list[object]:
 
     if not isinstance(column, pa.DictionaryArray):
         return cast(list[object], column.to_pylist())
+    if not column.null_count and len(column.dictionary) <= 2 * len(column):
+        every = column.dictionary.to_pylist()
+        return [every[place] for place in column.indices.to_pylist()]
     used, places = np.unique(column.indices.fill_null(-1).to_numpy(), return_inverse=True)
     values = column.dictionary.take(pa.array(used[used >= 0])).to_pylist()
     values = [None, *values] if len(used) and used[0] < 0 else values

@@ -21,7 +21,7 @@ from whowrote.errors import InputError, first_line
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _BUFFER = 1 << 20
 _HEAD = 4096
-_MOST_COUNTED = 1 << 24
+_MOST_COUNTED = 1 << 26
 """Of a document or a line that is too long, no more bytes are counted for the message."""
 LEAST_UNFOLDED, MOST_RATIO = 50_000_000, 100
 """A compressed file may hold so many bytes, and so many times its own size more."""

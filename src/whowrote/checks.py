@@ -17,25 +17,55 @@ if TYPE_CHECKING:
     import torch
 
 
+MOST_SEED = 2**32 - 1
+TINY = 5e-324
+"""The least number above 0."""
+
+
+def shown(value: Any) -> str:
+    """A value for a sentence; an integer of thousands of digits, which cannot be spelt, in words.
+
+    >>> shown(0.5), shown(10**5000)
+    ('0.5', 'an integer of 16610 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 1000:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)
+
+
 def at_least(name: str, value: Any, low: float, *, integer: bool = False) -> None:
     """Require a finite number that is not below ``low``."""
     kind = Integral if integer else Real
-    good = isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) < np.inf
+    good = isinstance(value, kind) and not isinstance(value, bool) and _between(value, low, np.inf)
     if not good:
         what = "an integer" if integer else "a number"
-        raise InputError(f"{name} is {value!r}; it must be {what} of at least {low:g}")
+        raise InputError(f"{name} is {shown(value)}; it must be {what} of at least {low:g}")
+
+
+def _between(value: Any, low: float, high: float) -> bool:
+    """Compared as they are: an integer may be too large for a float."""
+    return bool(low <= value < high)
 
 
 def above_zero(name: str, value: Any) -> None:
     """Require a positive finite number."""
-    if not (isinstance(value, Real) and 0 < float(value) < np.inf):
-        raise InputError(f"{name} is {value!r}; it must be a number above 0")
+    if not (isinstance(value, Real) and _between(value, TINY, np.inf)):
+        raise InputError(f"{name} is {shown(value)}; it must be a number above 0")
 
 
 def fraction(name: str, value: Any) -> None:
     """Require a number in [0, 1)."""
-    if not (isinstance(value, Real) and 0 <= float(value) < 1):
-        raise InputError(f"{name} is {value!r}; it must be at least 0 and below 1")
+    if not (isinstance(value, Real) and _between(value, 0, 1)):
+        raise InputError(f"{name} is {shown(value)}; it must be at least 0 and below 1")
+
+
+def seed(name: str, value: Any) -> None:
+    """Require a whole number that numpy and scikit-learn both take as a seed: 32 bits."""
+    good = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (good and 0 <= int(value) <= MOST_SEED):
+        raise InputError(
+            f"{name} is {shown(value)}; it must be a whole number from 0 to {MOST_SEED}"
+        )
 
 
 def one_of(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -82,6 +112,8 @@ def random_numbers(random_state: Any) -> np.random.RandomState:
         return np.random.RandomState(random_state)
     from sklearn.utils import check_random_state
 
+    if isinstance(random_state, Integral):
+        seed("random_state", random_state)
     numbers: np.random.RandomState = check_random_state(random_state)
     return numbers
 
@@ -107,6 +139,23 @@ def all_finite(X: Any) -> None:
         f"X contains {shown} in row {row}, column {column}; every value must be finite: "
         "drop or impute such rows"
     )
+
+
+MOST_VALUE = 1e150
+"""Squares of larger numbers do not fit a float."""
+
+
+def computable(X: Any) -> None:
+    """Require every value of X to be finite, and its square too."""
+    all_finite(X)
+    matrix: Any = X
+    values = matrix.data if sparse.issparse(X) else matrix
+    most = float(np.abs(values).max(initial=0.0))
+    if most > MOST_VALUE:
+        raise InputError(
+            f"X has a value of size {most:.3g}; at most {MOST_VALUE:g} can be computed with: look "
+            "for a wrong value, or divide its column by a constant"
+        )
 
 
 def two_classes(classes: NDArray[Any]) -> None:

@@ -50,6 +50,7 @@ from whowrote.estimators.fitted_classifier import Fit
 from whowrote.estimators.scaling import Scaling
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named
+from whowrote.formatting import clipped
 from whowrote.metrics import matched_share
 from whowrote.model import Rows
 from whowrote.progress import listening, tell
@@ -165,7 +166,7 @@ def cluster(
 
     Authors that the corpus knows are compared with the groups and not learnt from. ``n_authors``
     is the number of groups, or ``"auto"``: what held-out texts speak for, ``max_authors`` at most
-    (by default the root of the number of texts, and 12 at most); texts of one of ``corpus.groups``
+    (by default the root of the number of texts, and 12 at most); texts of one of ``corpus.units``
     are held out together. ``features`` is ``"adhominem"``, ``"ngrams"``, ``"hybrid"``, or a feature
     set. The same ``random_state`` and texts give the same groups.
 
@@ -177,7 +178,7 @@ def cluster(
     _check(corpus, n_authors)
     X = _rows(corpus.texts, clone(named(features)))
     if n_authors == "auto":
-        folds = fold_numbers(corpus.groups, random_state)
+        folds = fold_numbers(corpus.units, random_state)
         choice = choose(X, folds, _most(len(corpus), max_authors), random_state)
     else:
         choice = Choice("given", int(n_authors))
@@ -391,8 +392,8 @@ def _check(corpus: Corpus, n_authors: object) -> None:
     whole = isinstance(n_authors, Integral) and not isinstance(n_authors, bool)
     if not auto and not (whole and 1 <= int(str(n_authors)) <= len(corpus)):
         raise InputError(
-            f"the number of authors is {n_authors!r}; it must be 'auto' or a whole number from 1 "
-            f"to {len(corpus)}, the number of texts: give 'auto' if it is not known"
+            f"the number of authors is {clipped(repr(n_authors))}; it must be 'auto' or a whole "
+            f"number from 1 to {len(corpus)}, the number of texts: give 'auto' if it is not known"
         )
 
 

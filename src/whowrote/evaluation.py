@@ -177,7 +177,7 @@ def cross_validate(
         )
     splits = folds(
         [str(author) for author in corpus.authors],
-        corpus.groups,
+        corpus.units,
         ids=corpus.ids,
         n_folds=n_folds or possible_folds(corpus),
         random_state=seed,
@@ -204,8 +204,8 @@ def cross_validate(
 
 
 def possible_folds(corpus: Corpus) -> int:
-    """Five, or as many as the author with the fewest groups has; at least two."""
-    groups = {(author, group) for author, group in zip(corpus.authors, corpus.groups, strict=True)}
+    """Five, or as many as the author with the fewest groups and single texts has; at least two."""
+    groups = {(author, group) for author, group in zip(corpus.authors, corpus.units, strict=True)}
     return max(2, min(5, *Counter(author for author, _ in groups).values()))
 
 

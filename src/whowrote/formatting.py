@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import JustifyMethod
+    from rich.console import Console, JustifyMethod
     from rich.table import Table
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""Control characters, those that turn the direction of a line, half characters, no characters."""
+
+
+def printable(text: str) -> str:
+    r"""Signs that would steer a terminal, or that no page may hold, as their numbers.
+
+    Line ends and tabs stay. A JSON text stays the same value.
+
+    >>> printable("Ann\x1b[2J"), printable("Ann")
+    ('Ann\\u001b[2J', 'Ann')
+    """
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(name: str) -> str:
+    r"""A name as it can stand anywhere: printable, and without line ends and tabs.
+
+    >>> one_line("Ann\nBob")
+    'Ann\\u000aBob'
+    """
+    return re.sub(r"[\n\t]", lambda found: f"\\u{ord(found[0]):04x}", printable(name))
+
+
+def screen(**look: Any) -> Console:
+    """Where tables are shown: no text in them can steer the terminal."""
+    return _screen_class()(**look)
+
+
+@cache
+def _screen_class() -> type[Console]:
+    from rich.console import Console  # late: what prints JSON needs none
+    from rich.segment import Segment
+
+    class Screen(Console):
+        """Every text that is rendered is made printable; what rich itself steers with is not."""
+
+        def render(self, renderable: Any, options: Any = None) -> Any:
+            for one in super().render(renderable, options):
+                yield one if one.control else Segment(printable(one.text), one.style)
+
+    return Screen
 
 
 def percent(probability: float) -> str:
@@ -60,6 +108,26 @@ def as_prior(probability: float) -> str:
     ('1 in 1,000,000', '50%')
     """
     return f"1 in {round(1 / probability):,}" if probability < 0.1 else percent(probability)
+
+
+def quoted(names: Iterable[object], most: int = 20) -> str:
+    """Names in quotes for a sentence, the first of them where there are many, none too long.
+
+    >>> quoted(["text", "user"]), quoted("abc", most=2)
+    ("'text', 'user'", "'a', 'b' and 1 more")
+    """
+    every = list(names)
+    shown = ", ".join(clipped(repr(name)) for name in every[:most])
+    return shown if len(every) <= most else f"{shown} and {len(every) - most:,} more"
+
+
+def clipped(text: str, most: int = 60) -> str:
+    """The beginning of a long text.
+
+    >>> clipped("no"), clipped("far too long", 7)
+    ('no', 'far too...')
+    """
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def count(number: int, noun: str) -> str:

@@ -5,6 +5,7 @@ Colours are shades over whatever lies below, and text has the colour of its surr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
@@ -14,6 +15,9 @@ _LINE = "border-bottom:1px solid rgba(128,128,128,.3)"
 _CELL = f"padding:.25em .9em .25em .4em;vertical-align:top;{_LINE}"
 
 
+_NO_SIGN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+
+
 def escaped(value: Any) -> str:
     """As text; half characters and control signs, which no page may hold, become a mark.
 
@@ -21,7 +25,7 @@ def escaped(value: Any) -> str:
     '&lt;b&gt; &amp; &#x27;c&#x27;'
     """
     whole = str(value).replace("\r\n", "\n").encode("utf-8", "replace").decode()
-    return escape("".join(sign if sign >= " " or sign in "\n\t" else "\ufffd" for sign in whole))
+    return escape(_NO_SIGN.sub("\ufffd", whole))
 
 
 def paragraph(text: Any, *, strong: bool = False, warning: bool = False) -> str:

@@ -145,7 +145,7 @@ def strangers_refused(
 def _folds(corpus: Corpus, seed: int) -> tuple[Split, ...]:
     authors = [str(author) for author in corpus.authors]
     n_folds = possible_folds(corpus)
-    return folds(authors, corpus.groups, ids=corpus.ids, n_folds=n_folds, random_state=seed)
+    return folds(authors, corpus.units, ids=corpus.ids, n_folds=n_folds, random_state=seed)
 
 
 @dataclass(frozen=True)

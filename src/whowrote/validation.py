@@ -260,7 +260,7 @@ def _codes(corpus: Corpus) -> IntArray:
 def _two_parts(corpus: Corpus, known_words: int | None, seed: int) -> tuple[_Pieces, _Pieces]:
     """Known sides, two a person, and the texts of the other part, of which questions are made."""
     random, codes = np.random.default_rng([seed, 19]), _codes(corpus)
-    groups = np.array(corpus.groups)
+    groups = np.array(corpus.units)
     known: list[tuple[str, int, int]] = []
     questions: list[tuple[str, int, int]] = []
     several = [c for c in np.unique(codes) if len(np.unique(groups[codes == c])) > 1]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whowrote.formatting import table
+from whowrote.formatting import screen, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -236,11 +236,10 @@ def _save(figure: Any, out: Path, name: str, coverage: str) -> None:
 
 
 def _show(made: Table1) -> None:
-    from rich.console import Console
 
     from whowrote_experiments.table1 import title
 
-    console = Console()
+    console = screen()
     heading = f"Test error in %, {made.corpus}: mean ± standard deviation over folds"
     errors = _by_size(heading, "method", made)
     for method in made.methods:
@@ -291,10 +290,9 @@ def _difference(test: Paired) -> str:
 
 
 def _show_pinwheel(outcome: Outcome) -> None:
-    from rich.console import Console
 
     title = f"Clustering accuracy over {len(outcome.trials)} draws"
     made = table(title, "method", ">mean", ">sd", ">worst")
     for method, row in outcome.summary().items():
         made.add_row(method, f"{row['mean']:.2%}", f"{row['sd']:.2%}", f"{row['worst']:.2%}")
-    Console().print(made)
+    screen().print(made)

@@ -12,7 +12,7 @@ from whowrote.attribution.storage import load
 NEW = [*corpus(4, 2, seed=1)[0], *strangers(1), texts_by(0, 1, words=1000, seed=2)[0], "so short"]
 NOT_NEEDED = (
     *("sklearn", "pandas", "scipy.stats", "scipy.optimize", "matplotlib", "pyarrow"),
-    *("datasketch", "py3langid", "joblib", "sympy", "torch._dynamo", "whowrote.training.loop"),
+    *("py3langid", "joblib", "sympy", "torch._dynamo", "whowrote.training.loop"),
 )
 
 

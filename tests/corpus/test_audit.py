@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whowrote.corpus.audit import Audit, audit, jaccard, shingles
+from whowrote.corpus.audit import Audit, audit
+from whowrote.corpus.copies import jaccard, shingles
 from whowrote.corpus.texts import Corpus, load
 
 WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "klmnprst"]

@@ -255,8 +255,6 @@ def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | Non
         raise InputError(
             f"texts is one string ({texts[:40]!r}); it must be a list of texts: give [text]"
         )
-    if authors is not None:
-        authors = [None if name is None else str(name) for name in authors]
     return Corpus.from_texts(texts, authors)
 
 

@@ -225,7 +225,7 @@ class Attributor(BaseEstimator):
     def _learn_at(
         self, corpus: Corpus, codes: IntArray, words: int
     ) -> tuple[Learnt, MixtureVAEClassifier]:
-        groups, seed = _by_appearance(np.array(corpus.groups)), int(self.random_state)
+        groups, seed = _by_appearance(np.array(corpus.units)), int(self.random_state)
         n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
         features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
@@ -256,7 +256,7 @@ class Attributor(BaseEstimator):
             checks.at_least("passage_words", self.passage_words, 20, integer=True)
         check_limits(self.none_below, self.false_attributions)
         checks.one_of("prior", self.prior, ("equal", "training"))
-        checks.at_least("random_state", self.random_state, 0, integer=True)
+        checks.seed("random_state", self.random_state)
         if not (isinstance(self.features, str) or hasattr(self.features, "get_params")):
             raise InputError(
                 f"features is {self.features!r}; it must be 'hybrid', 'adhominem', 'ngrams', or a "
@@ -291,7 +291,7 @@ class Attributor(BaseEstimator):
         self, corpus: Corpus, passages: Passages, codes: IntArray, n_members: int
     ) -> tuple[IntArray, IntArray]:
         """What each member leaves out, and the folds of the contrasts: the same or finer."""
-        groups = _by_appearance(np.array(corpus.groups))[passages.document]
+        groups = _by_appearance(np.array(corpus.units))[passages.document]
         codes, seed = _by_appearance(codes), int(self.random_state)
         # Where authors have few groups, more folds would take unequal shares from them, and one
         # whose text is held out would look like less of themselves than the others do.

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from whowrote.attribution import storage
 from whowrote.attribution.answers import Comparison, Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.verification import compare, extractor_of, packaged_extractor
-from whowrote.corpus.texts import Corpus, load
+from whowrote.corpus.texts import Corpus, load, load_stream
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
 from whowrote.formatting import as_limit
@@ -88,18 +89,20 @@ def open_model(
 
 
 def questioned(paths: Sequence[str], stdin: TextIO, **reading: Any) -> Corpus:
-    """The texts of files, folders, tables and (as ``-``) standard input, in their order."""
+    """The texts of files, folders, tables and (as ``-``) standard input, in their order.
+
+    Both are decoded from their bytes by the same rules: one text has one answer.
+    """
     return Corpus.join(
-        Corpus.from_texts([_whole(stdin)], ids=[STDIN]) if path == STDIN else load(path, **reading)
+        load_stream(_bytes_of(stdin), id=STDIN) if path == STDIN else load(path, **reading)
         for path in paths
     )
 
 
-def _whole(stdin: TextIO) -> str:
-    text = stdin.read()
-    if not text.strip():
-        raise InputError("standard input is empty; a text must have words: pipe one in")
-    return text
+def _bytes_of(stdin: TextIO) -> BinaryIO:
+    """The bytes below a text stream; one that is in memory alone has none."""
+    below = getattr(stdin, "buffer", None)
+    return below or io.BytesIO(stdin.read().encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True)

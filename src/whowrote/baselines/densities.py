@@ -40,6 +40,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from whowrote.arrays import FloatArray
 from whowrote.baselines.svm import encode
+from whowrote.checks import computable
 from whowrote.errors import InputError
 
 
@@ -204,7 +205,8 @@ class _ComponentPerClass(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit one component to the rows of each class."""
-        rows, y = validate_data(self, X, y, dtype=np.float64)
+        rows, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        computable(rows)
         self._check_settings()
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
@@ -235,7 +237,8 @@ class _ComponentPerClass(ClassifierMixin, BaseEstimator):
     def log_density(self, X: ArrayLike) -> FloatArray:
         """Log density of each row under each class: small under all of them is 'none of these'."""
         check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        rows = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        computable(rows)
         return np.stack([part.log_density(rows) for part in self.components_], axis=1)
 
     def _fit_class(self, X: FloatArray, scale: FloatArray) -> Fit:

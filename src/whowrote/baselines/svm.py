@@ -37,7 +37,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whowrote.arrays import FloatArray
-from whowrote.checks import two_classes
+from whowrote.checks import computable, two_classes
 from whowrote.errors import InputError
 from whowrote.metrics import smoothed_targets
 
@@ -148,7 +148,8 @@ class _VectorSVM(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit the SVM on all rows and, with ``probability``, its temperature."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False)
+        computable(X)
         labels = encode(y)
         self.classes_, codes = labels.classes, labels.codes
         self.svm_ = self._svm().fit(X, codes)
@@ -180,7 +181,9 @@ class _VectorSVM(ClassifierMixin, BaseEstimator):
 
     def _checked_scores(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        return self._scores(self.svm_, validate_data(self, X, reset=False, dtype=np.float64))
+        rows = validate_data(self, X, reset=False, dtype=np.float64, ensure_all_finite=False)
+        computable(rows)
+        return self._scores(self.svm_, rows)
 
     def _svm(self) -> Any:
         raise NotImplementedError

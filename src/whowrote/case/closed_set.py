@@ -112,7 +112,7 @@ def _held_out(
 
     authors, names = [str(author) for author in known.authors], known.author_names
     n_folds = possible_folds(known)
-    splits = folds(authors, known.groups, ids=known.ids, n_folds=n_folds, random_state=seed)
+    splits = folds(authors, known.units, ids=known.ids, n_folds=n_folds, random_state=seed)
     start = np.random.default_rng([seed, 41]).random(len(known))
     rows: dict[int, list[tuple[int, int, Attribution]]] = {words: [] for words in lengths}
     for number, split in enumerate(splits):

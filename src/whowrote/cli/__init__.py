@@ -10,6 +10,7 @@ import atexit
 import gc
 import os
 import sys
+import warnings
 from importlib import import_module
 from importlib.metadata import entry_points, requires, version
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from typer.core import TyperGroup
 
 from whowrote import __version__
 from whowrote.errors import InputError
+from whowrote.formatting import printable
 
 COMMANDS = {
     **dict.fromkeys(("train", "attribute"), "models"),
@@ -112,6 +114,11 @@ def _options(
         raise typer.Exit(2)
 
 
+def _tell(message: Warning | str, *_: Any) -> None:
+    """A warning, ours or a library's, is one line on standard error."""
+    typer.echo(printable(f"whowrote: {message}"), err=True)
+
+
 def main() -> None:
     """Run the command line; bad input is one sentence on standard error and status 2."""
     # Threads that wait for each other must sleep, not spin: beside another busy program a spinning
@@ -120,8 +127,9 @@ def main() -> None:
     # Memory goes back whole when the process ends: looking through all of torch for garbage first
     # takes longer than an answer.
     atexit.register(gc.freeze)
+    warnings.showwarning = _tell  # type: ignore[assignment]
     try:
         app()
     except InputError as problem:
-        typer.echo(f"whowrote: {problem}", err=True)
+        typer.echo(printable(f"whowrote: {problem}"), err=True)
         sys.exit(2)

@@ -19,6 +19,7 @@ from whowrote.cli.options import (
     Seed,
     TextColumn,
     read_corpus,
+    say,
 )
 from whowrote.formatting import count
 
@@ -71,9 +72,9 @@ def new(
         folder, question, population=population, features=features, seed=seed, closed=closed
     )
     if as_json:
-        typer.echo(json.dumps({"case": str(folder), "head": made.log.head}))
+        say(json.dumps({"case": str(folder), "head": made.log.head}))
     else:
-        typer.echo(f"Case: {folder}\nNext: `whowrote case add {folder} TEXTS --as questioned`")
+        say(f"Case: {folder}\nNext: `whowrote case add {folder} TEXTS --as questioned`")
 
 
 @case.command("add")
@@ -116,10 +117,10 @@ def add(
     new = now.exhibits[len(there.exhibits) :]
     if as_json:
         listed = [{"id": one.id, "sha256": one.sha256, "words": one.words} for one in new]
-        typer.echo(json.dumps({"texts": listed, "head": now.log.head}))
+        say(json.dumps({"texts": listed, "head": now.log.head}))
         return
     words = sum(one.words for one in new)
-    typer.echo(f"{count(len(new), 'text')} {role}, {words:,} words: {new[0].id} to {new[-1].id}.")
+    say(f"{count(len(new), 'text')} {role}, {words:,} words: {new[0].id} to {new[-1].id}.")
 
 
 @case.command("run")
@@ -137,7 +138,7 @@ def run(folder: CasePath, as_json: AsJson = False, quiet: Quiet = False) -> None
     with stage_bars(not quiet):
         found = run_case(Case.open(folder))
     if as_json:
-        typer.echo(json.dumps(found, ensure_ascii=False))
+        say(json.dumps(found, ensure_ascii=False))
     else:
         _show_findings(found, folder)
 
@@ -146,10 +147,10 @@ def _show_findings(found: dict[str, Any], folder: Path) -> None:
     from whowrote.case.exhibits import FINDINGS
 
     for one in found["findings"]:
-        typer.echo(f"{one['text']}: {one['reason']}")
+        say(f"{one['text']}: {one['reason']}")
         for ratio in one["ratios"]:
-            typer.echo(f"  {ratio['candidate']}: {ratio['sentence']}")
-    typer.echo(f"Findings: {folder / FINDINGS}\nNext: `whowrote case report {folder}`")
+            say(f"  {ratio['candidate']}: {ratio['sentence']}")
+    say(f"Findings: {folder / FINDINGS}\nNext: `whowrote case report {folder}`")
 
 
 @case.command("report")
@@ -163,9 +164,9 @@ def report(folder: CasePath, as_json: AsJson = False) -> None:
 
     page, data = write_report(Case.open(folder))
     if as_json:
-        typer.echo(json.dumps({"page": str(page), "data": str(data)}))
+        say(json.dumps({"page": str(page), "data": str(data)}))
     else:
-        typer.echo(f"Page: {page}\nData: {data}")
+        say(f"Page: {page}\nData: {data}")
 
 
 @case.command("replay")
@@ -183,7 +184,7 @@ def replay(folder: CasePath, as_json: AsJson = False, quiet: Quiet = False) -> N
     with stage_bars(not quiet):
         found = replay_case(folder)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_replay(found)
     raise typer.Exit(0 if found.sound else 1)
@@ -193,13 +194,13 @@ def _show_replay(found: Replay) -> None:
     from whowrote.case.replay import WITHIN
 
     for one in found.problems:
-        typer.echo(one)
+        say(one)
     for difference in found.differences[:DIFFERENCES_SHOWN]:
-        typer.echo(f"{difference.place}: was {difference.before!r}, is {difference.now!r}")
+        say(f"{difference.place}: was {difference.before!r}, is {difference.now!r}")
     hidden = len(found.differences) - DIFFERENCES_SHOWN
     if hidden > 0:
-        typer.echo(f"... and {hidden} more (--json has all)")
+        say(f"... and {hidden} more (--json has all)")
     for one_version in found.versions:
-        typer.echo(f"{one_version.place}: was {one_version.before}, is {one_version.now}")
+        say(f"{one_version.place}: was {one_version.before}, is {one_version.now}")
     near = f" (tolerance {found.tolerance:g}, largest {found.largest:.1g})"
-    typer.echo(f"Replay: {found.outcome}{near if found.outcome == WITHIN else ''}.")
+    say(f"Replay: {found.outcome}{near if found.outcome == WITHIN else ''}.")

@@ -22,9 +22,10 @@ from whowrote.cli.options import (
     Seed,
     TextColumn,
     read_corpus,
+    say,
     told_on_stderr,
 )
-from whowrote.formatting import table
+from whowrote.formatting import screen, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,7 @@ def audit(
     id_column: IdColumn = None,
     group_column: GroupColumn = None,
     max_document_mb: Annotated[
-        float, typer.Option(min=0, help="The largest document or line, in megabytes.")
+        float, typer.Option(min=0, max=1e6, help="The largest document or line, in megabytes.")
     ] = 20,
     near_duplicates: Annotated[
         bool, typer.Option(help="Look for near duplicates, the slowest part.")
@@ -81,7 +82,7 @@ def audit(
         similarity=similarity,
     )
     if as_json:
-        typer.echo(json.dumps(findings.to_dict()))
+        say(json.dumps(findings.to_dict()))
     else:
         _show_audit(findings)
 
@@ -97,9 +98,8 @@ def _load(path: Path, format: str | None, options: Options) -> Corpus:
 
 
 def _show_audit(findings: Audit) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     console.print(_audited_authors(findings))
     for title, lines in _sections(findings).items():
         _show_section(console, title, lines)
@@ -219,19 +219,18 @@ def cluster(
         author_column=author_column,
         id_column=id_column,
     )
-    wanted = int(authors) if authors.isdecimal() else authors
+    wanted = int(authors) if authors.isdecimal() and len(authors) < 20 else authors
     with told_on_stderr(ReliabilityWarning), stage_bars(not quiet):
         found = group_texts(texts, wanted, features=features, random_state=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_clusters(found)
 
 
 def _show_clusters(found: Clustering) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     console.print(_group_table(found))
     if found.choice.curve:
         console.print(_curve_table(found.choice))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whowrote.cli.options import AsJson, ModelPath, Quiet, Seed, read_corpus, told_on_stderr
+from whowrote.cli.options import AsJson, ModelPath, Quiet, Seed, read_corpus, say, told_on_stderr
 from whowrote.errors import CorpusWarning, InputError
-from whowrote.formatting import count, percent, table
+from whowrote.formatting import count, percent, screen, table
 
 if TYPE_CHECKING:
     from whowrote.attribution.explanation import Explanation
@@ -69,20 +69,19 @@ def explain(
     with stage_bars(not quiet):
         found = opened.explain(document.text, texts, draws=draws, seed=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
         _show_explanation(found)
     if html is not None:
         from whowrote.report import write_explanation
 
-        typer.echo(f"Page: {write_explanation(html, found)}", err=as_json)
+        say(f"Page: {write_explanation(html, found)}", err=as_json)
 
 
 def _show_explanation(found: Explanation) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console()
+    console = screen()
     said = found.best if found.attribution.author else f"none of these (best: {found.best})"
     best = found.attribution.best
     console.print(
@@ -157,17 +156,17 @@ def roll(
     with stage_bars(not quiet):
         found = opened.roll(document.text, window, step, milestones=stones)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
         _show_rolling(found)
     if csv is not None:
         write_text(csv, found.to_csv())
-        typer.echo(f"Table: {csv}", err=as_json)
+        say(f"Table: {csv}", err=as_json)
     if plot is not None:
         from whowrote.plots import save
         from whowrote.plots.along import along_text
 
-        typer.echo(f"Plot: {save(along_text(found, document.id), plot)}", err=as_json)
+        say(f"Plot: {save(along_text(found, document.id), plot)}", err=as_json)
 
 
 def _milestones(given: str | None, text: str) -> tuple[Milestone, ...]:
@@ -181,10 +180,9 @@ def _milestones(given: str | None, text: str) -> tuple[Milestone, ...]:
 
 
 def _show_rolling(found: Rolling) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console()
+    console = screen()
     parts = table("", ">from word", ">to", "most like", ">share")
     for one in found.segments:
         name = "none of these" if one.author is None else escape(one.author)

@@ -21,8 +21,9 @@ from whowrote.cli.options import (
     Seed,
     TextColumn,
     read_corpus,
+    say,
 )
-from whowrote.formatting import fine_percent, percent, table
+from whowrote.formatting import fine_percent, percent, screen, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,18 +96,17 @@ def evaluate(
         left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, seed=seed)
     if as_json:
         plain = {**found.to_dict(), **left_out.to_dict()}
-        typer.echo(json.dumps(plain, ensure_ascii=False))
+        say(json.dumps(plain, ensure_ascii=False))
     else:
         _show_evaluation(found, left_out)
     if plots is not None:
         for path in _draw(found, left_out, plots):
-            typer.echo(f"Plot: {path}", err=as_json)
+            say(f"Plot: {path}", err=as_json)
 
 
 def _show_evaluation(found: CrossValidation, left_out: LeftOut) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     console.print(_figures(found))
     ours = found.methods[0]
     console.print(_lengths(ours))
@@ -218,7 +218,9 @@ def demo(
     outsider: Annotated[
         str, typer.Option(help="A president who is not enrolled, by full name.")
     ] = "Abraham Lincoln",
-    seed: Annotated[int, typer.Option(help="Chooses the held-out addresses.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Chooses the held-out addresses.")
+    ] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -236,15 +238,14 @@ def demo(
     with stage_bars(not quiet):
         result = run(out, presidents=presidents, seed=seed, outsider=outsider)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), ensure_ascii=False))
+        say(json.dumps(result.to_dict(), ensure_ascii=False))
     else:
         _show_demo(result)
 
 
 def _show_demo(result: DemoResult) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     console.print(_demo_table(result.answers), "", sep="\n")
     for line in _summary(result):
         console.print(line, highlight=False, markup=False)

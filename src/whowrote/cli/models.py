@@ -28,6 +28,7 @@ from whowrote.cli.options import (
     TextColumn,
     Verbose,
     read_corpus,
+    say,
     told_on_stderr,
 )
 from whowrote.errors import CorpusWarning
@@ -38,6 +39,7 @@ from whowrote.formatting import (
     count,
     fine_percent,
     percent,
+    screen,
     table,
 )
 
@@ -97,14 +99,14 @@ def train(
             texts, target, features=features, weights=weights, seed=seed, overwrite=overwrite
         )
     if as_json:
-        typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
+        say(json.dumps(done.to_dict(), ensure_ascii=False))
     elif not quiet:
         _show_trained(done, verbose)
 
 
 def _show_trained(done: Trained, verbose: bool) -> None:
     held_out = done.held_out
-    typer.echo(
+    say(
         f"{done.authors} authors, {done.texts} texts in {done.passages} passages, "
         f"{done.words} words.\n"
         f"Held out, {held_out.right} of {held_out.texts} of these texts go to their author "
@@ -112,8 +114,8 @@ def _show_trained(done: Trained, verbose: bool) -> None:
     )
     if verbose:
         for name, seconds in done.seconds.items():
-            typer.echo(f"  {seconds:8.1f} s  {name}")
-    typer.echo(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
+            say(f"  {seconds:8.1f} s  {name}")
+    say(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
 
 
 # -- whowrote attribute --------------------------------------------------------------------------
@@ -168,15 +170,13 @@ def attribute(
         answers = opened.attribute(corpus)
     if as_json:
         for answer in answers:
-            typer.echo(answer.to_json())
+            say(answer.to_json())
     else:
         _show_answers(answers, top, ratios or len(answers) == 1)
 
 
 def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> None:
-    from rich.console import Console
-
-    console = Console()
+    console = screen()
     made = _answer_table(answers, top)
     wide = console.measure(made, options=console.options.update_width(WIDEST)).maximum
     console.print(made if wide <= console.width else _answer_table(answers, 0))
@@ -294,7 +294,7 @@ def verify(
     with told_on_stderr(CorpusWarning):
         found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
         _show_comparison(found)
     if found.comparison.log10_lr <= 0:
@@ -306,8 +306,8 @@ def _show_comparison(found: Verified) -> None:
     likeness = ", ".join(f"{name} {value:.3f}" for name, value in told.similarities.items())
     bound = ", the most that so few people can support" if told.limited else ""
     for warning in told.warnings:
-        typer.echo(warning)
-    typer.echo(
+        say(warning)
+    say(
         f"log10 likelihood ratio {told.log10_lr:+.2f} (95 % interval {told.low:+.2f} to "
         f"{told.high:+.2f}): {told.in_words}{bound}.\n"
         f"Weighed: {told.propositions[0]}; against: {told.propositions[1]}.\n"
@@ -316,7 +316,7 @@ def _show_comparison(found: Verified) -> None:
         f"From prior to posterior: {_posteriors(told.posteriors)}."
     )
     if told.prior is not None and told.probability is not None:
-        typer.echo(
+        say(
             f"With a probability of {percent(told.prior)} beforehand, that of one author is "
             f"{percent(told.probability)}."
         )
@@ -362,14 +362,14 @@ def enroll(
     with stage_bars(not quiet):
         done = enroll_model(model, texts, out, overwrite=overwrite)
     if as_json:
-        typer.echo(json.dumps(done.to_dict(), ensure_ascii=False))
+        say(json.dumps(done.to_dict(), ensure_ascii=False))
     elif not quiet:
         _show_enrolled(done)
 
 
 def _show_enrolled(done: EnrolledMore) -> None:
     names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
-    typer.echo(
+    say(
         f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
         f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"
     )
@@ -395,18 +395,17 @@ def inspect(
 
     found = inspect_model(model)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_model(found)
     if plots is not None:
         for path in _draw(model, plots):
-            typer.echo(f"Plot: {path}", err=as_json)
+            say(f"Plot: {path}", err=as_json)
 
 
 def _show_model(found: Inspected) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     console.print(_authors(found))
     console.print(_parts(found))
     for line in _lines(found):

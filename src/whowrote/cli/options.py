@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whowrote.formatting import printable
+
 if TYPE_CHECKING:
     from whowrote.corpus.texts import Corpus
 
@@ -31,7 +33,10 @@ GroupColumn = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, only the answer.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
-Seed = Annotated[int, typer.Option(help="The same seed and texts give the same answer.")]
+Seed = Annotated[
+    int,
+    typer.Option(min=0, max=2**32 - 1, help="The same seed and texts give the same answer."),
+]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a model that is there already.")
 ]
@@ -51,6 +56,11 @@ def read_corpus(path: Path, **reading: Any) -> Corpus:
         return load(path, **reading)
 
 
+def say(text: object, *, err: bool = False) -> None:
+    """One message on standard output or error, which cannot steer the terminal."""
+    typer.echo(printable(str(text)), err=err)
+
+
 @contextmanager
 def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
     """Warnings of this kind in here, a line each on standard error."""
@@ -60,4 +70,4 @@ def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
         warnings.simplefilter("always", kind)
         yield
     for warning in caught:
-        typer.echo(f"whowrote: {warning.message}", err=True)
+        say(f"whowrote: {warning.message}", err=True)

@@ -20,10 +20,11 @@ from whowrote.cli.options import (
     Seed,
     TextColumn,
     read_corpus,
+    say,
     told_on_stderr,
 )
 from whowrote.errors import CorpusWarning, InputError
-from whowrote.formatting import count, fine_percent, percent, table
+from whowrote.formatting import count, fine_percent, percent, screen, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,18 +106,17 @@ def zeta(
     sides = _side(a, texts).texts, _side(b, texts).texts
     found = prefer(*sides, sides=(a, b), segment_words=segment_words, top=top, seed=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_zeta(found)
     if plot is not None:
         from whowrote.plots.style import save
         from whowrote.plots.trees import zeta_words
 
-        typer.echo(f"Plot: {save(zeta_words(found), plot)}", err=as_json)
+        say(f"Plot: {save(zeta_words(found), plot)}", err=as_json)
 
 
 def _show_zeta(found: Zeta) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     names = [escape(name) for name in found.sides]
@@ -127,7 +127,7 @@ def _show_zeta(found: Zeta) -> None:
             one = side[row] if row < len(side) else None
             cells += ["", ""] if one is None else [escape(one.word), f"{one.zeta:+.2f}"]
         made.add_row(*cells)
-    console = Console()
+    console = screen()
     console.print(made)
     sizes = f"{found.segments[0]} and {found.segments[1]} segments"
     chance = (
@@ -174,7 +174,7 @@ def tree(
     texts = _asked(read_corpus(corpus, format=format, **reading), questioned, leave_out)
     found = consensus(joined_samples(texts, samples) if samples else texts, strength=strength)
     if as_json:
-        typer.echo(json.dumps(found.to_dict() | {"newick": found.newick()}, ensure_ascii=False))
+        say(json.dumps(found.to_dict() | {"newick": found.newick()}, ensure_ascii=False))
     else:
         _show_tree(found)
     for path, made in (
@@ -184,19 +184,18 @@ def tree(
     ):
         if path is not None:
             write_text(path, made)
-            typer.echo(f"File: {path}", err=as_json)
+            say(f"File: {path}", err=as_json)
     if plot is not None:
         from whowrote.plots.style import save
         from whowrote.plots.trees import consensus_tree
 
-        typer.echo(f"Plot: {save(consensus_tree(found), plot)}", err=as_json)
+        say(f"Plot: {save(consensus_tree(found), plot)}", err=as_json)
 
 
 def _show_tree(found: Consensus) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console()
+    console = screen()
     console.print(
         f"{len(found.names)} texts, {len(found.groups) - 1} groups in more than "
         f"{found.strength:.0%} of {len(found.bands)} trees ({found.bands[0]} to {found.bands[-1]} "
@@ -247,23 +246,22 @@ def distances(
     texts = _asked(read_corpus(corpus, format=format, **reading), questioned, leave_out)
     found = measure(texts, method, words)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_distances(found)
     if csv is not None:
         from whowrote.files import write_text
 
         write_text(csv, found.to_csv())
-        typer.echo(f"File: {csv}", err=as_json)
+        say(f"File: {csv}", err=as_json)
     if plot is not None:
         from whowrote.plots.style import save
         from whowrote.plots.trees import distance_map
 
-        typer.echo(f"Plot: {save(distance_map(found), plot)}", err=as_json)
+        say(f"Plot: {save(distance_map(found), plot)}", err=as_json)
 
 
 def _show_distances(found: Distances) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
     asked = [row for row, one in enumerate(found.authors) if one is None]
@@ -272,7 +270,7 @@ def _show_distances(found: Distances) -> None:
         near = found.nearest(row)
         said = ", ".join(f"{found.names[i]} ({found.authors[i] or '?'})" for i in near)
         made.add_row(escape(found.names[row]), escape(said), f"{found.table[row, near[0]]:.3f}")
-    Console().print(made)
+    screen().print(made)
 
 
 # -- whowrote compare ----------------------------------------------------------------------------
@@ -301,16 +299,15 @@ def compare(
     names = Path(a).stem, Path(b).stem
     found = side_by_side(_texts(a), _texts(b), names, model=opened, prior=prior, top=top, seed=seed)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_sides(found)
 
 
 def _show_sides(found: SideBySide) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console, ratio = Console(), found.ratio
+    console, ratio = screen(), found.ratio
     console.print(
         f"log10 likelihood ratio {ratio.log10_lr:+.2f} (95 % interval {ratio.low:+.2f} to "
         f"{ratio.high:+.2f}): {ratio.in_words}.\nWeighed: {ratio.propositions[0]}; against: "
@@ -387,16 +384,15 @@ def stress(
             seed=seed,
         )
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
+        say(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
         _show_stress(found)
 
 
 def _show_stress(found: Stress) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console()
+    console = screen()
     columns = (">texts", ">error", ">misnamed", ">refused", ">strangers", ">named")
     made = table("", "condition", *columns)
     for one in found.conditions:

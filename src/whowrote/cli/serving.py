@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from whowrote.cli.options import say
 from whowrote.errors import InputError
 
 EXTRA = "pip install 'whowrote[web]'"
@@ -53,7 +54,7 @@ def serve(
     app = create_app(model, models=models, access=access)
     name = f"[{host}]" if ":" in host else host
     key = f"/?token={access.token}" if access.token else "/"
-    typer.echo(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")
+    say(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")
     run(app, listening)
 
 
@@ -74,7 +75,7 @@ def _demo_model(models: Path) -> Path:
 
     out = models / f"{DEMO}.model"
     if not out.is_dir():
-        typer.echo("Learning twelve presidents, once; about a minute.")
+        say("Learning twelve presidents, once; about a minute.")
         trial = hold_out(read_addresses(), presidents=12, outsider=OUTSIDER, seed=0)
         os.makedirs(models, exist_ok=True)
         with stage_bars():

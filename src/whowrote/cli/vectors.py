@@ -22,9 +22,10 @@ from whowrote.cli.options import (
     Format,
     IdColumn,
     TextColumn,
+    say,
     told_on_stderr,
 )
-from whowrote.formatting import table
+from whowrote.formatting import screen, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,11 +92,11 @@ def embed(
             id_column=id_column,
         )
     for line in _remarks(done):
-        typer.echo(f"whowrote: {line}", err=True)
+        say(f"whowrote: {line}", err=True)
     if as_json:
-        typer.echo(json.dumps(done.to_dict()))
+        say(json.dumps(done.to_dict()))
     elif not quiet:
-        typer.echo(_embedded(done))
+        say(_embedded(done))
 
 
 def _embedded(done: Embedded) -> str:
@@ -121,10 +122,9 @@ def _remarks(done: Embedded) -> list[str]:
 @contextmanager
 def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
     """Texts so far and texts per second; silent off a terminal."""
-    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = screen(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} texts"), TimeElapsedColumn())
     with Progress(
         *columns,
@@ -189,10 +189,10 @@ def train(
             resume=resume,
             minutes=minutes,
             on_step=show,
-            on_evaluation=lambda record: typer.echo(_line(record), err=True),
+            on_evaluation=lambda record: say(_line(record), err=True),
         )
     state = "finished" if outcome.finished else "interrupted; the same command resumes it"
-    typer.echo(f"step {outcome.step}, {state}\nWeights: {chosen.out / WEIGHTS}")
+    say(f"step {outcome.step}, {state}\nWeights: {chosen.out / WEIGHTS}")
 
 
 def _line(record: Evaluation) -> str:
@@ -209,10 +209,9 @@ def _line(record: Evaluation) -> str:
 @contextmanager
 def _training_bar() -> Iterator[Callable[[Step], None]]:
     """A bar with loss, documents per second and time left; silent off a terminal."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    console = Console(stderr=True)
+    console = screen(stderr=True)
     with Progress(
         "training",
         BarColumn(),
@@ -277,7 +276,7 @@ def sweep(
     best = results.best(BY)
     rows = results.table(BY) if test else []
     if as_json:
-        typer.echo(json.dumps(_sweep_summary(folder, results, best, rows)))
+        say(json.dumps(_sweep_summary(folder, results, best, rows)))
     else:
         _show_sweep(asked, folder, results, best, rows)
 
@@ -313,9 +312,8 @@ def _show_sweep(
     best: Sequence[Choice],
     rows: Sequence[Row],
 ) -> None:
-    from rich.console import Console
 
-    console = Console()
+    console = screen()
     varied = [name for name in asked.varied if name not in BY]
     console.print(_best_table(best, [n for n in varied if _differs(results, n)]))
     if rows:

@@ -8,25 +8,19 @@ languages).
 
 from __future__ import annotations
 
-import re
 import statistics
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from whowrote.corpus.copies import SIMILARITY, near_copies
 from whowrote.corpus.texts import Corpus, Note
 
 LeakKind = Literal["duplicates-across-groups", "group-of-several-authors", "author-in-one-group"]
 
-_WORD = re.compile(r"\w+")
-_SHINGLE = 5  # words; shorter ones are shared by chance
-_PERMUTATIONS = 128  # standard error of a similarity below 0.09; candidates are checked exactly
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, from the golden ratio: spreads word hashes
 _TEXT_WORDS = 1000  # a long text is read in passages of so many words, and counts as so many texts
 _LINE_CHARACTERS = 8
 _LINE_TEXTS = 3
@@ -110,7 +104,7 @@ class Settings:
     min_texts: int = 5
     min_words: int = 2_500
     near_duplicates: bool = True
-    similarity: float = 0.7
+    similarity: float = SIMILARITY
     language_texts: int = 5_000
     language_characters: int = 1_000
 
@@ -228,96 +222,16 @@ def _duplicates(corpus: Corpus, rows: Iterable[int], similarity: float) -> Dupli
 def find_near_duplicates(corpus: Corpus, similarity: float) -> tuple[DuplicateSet, ...]:
     """Sets of texts that share at least ``similarity`` of their five-word shingles (Jaccard).
 
-    MinHash and locality-sensitive hashing propose pairs, the exact share decides. Case and
-    punctuation do not count. Of exact copies only the first is looked at; chains are one set.
+    Case and punctuation do not count. Of exact copies only the first is looked at; chains are one
+    set.
     """
-    from datasketch import MinHash, MinHashLSH
-
     first = {digest: row for row, digest in reversed(list(enumerate(corpus.sha256)))}
     rows = sorted(first.values())
-    hashes = _WordHashes()
-    # Recall matters more than false alarms, which the exact check below removes.
-    index = MinHashLSH(threshold=similarity, num_perm=_PERMUTATIONS, weights=(0.2, 0.8))
-    sets = _Components()
-    batches = (shingles(corpus.texts[row], hashes).tolist() for row in rows)
-    for row, sketch in zip(
-        rows, MinHash.generator(batches, num_perm=_PERMUTATIONS, hashfunc=int), strict=True
-    ):
-        for other in index.query(sketch):
-            if sets.root(row) != sets.root(other):
-                share = jaccard(corpus.texts[row], corpus.texts[other], hashes)
-                if share >= similarity:
-                    sets.join(row, other, share)
-        index.insert(row, sketch, check_duplication=False)
-    return tuple(_duplicates(corpus, found.rows, found.weakest) for found in sets.found())
-
-
-class _WordHashes(dict[str, int]):
-    """The CRC of each word, computed once: the same on every machine and in every run."""
-
-    def __missing__(self, word: str) -> int:
-        value = self[word] = zlib.crc32(word.encode("utf-8"))
-        return value
-
-
-def shingles(text: str, hashes: Mapping[str, int] | None = None) -> NDArray[np.uint32]:
-    """The distinct hashes of all runs of five words; a shorter text is one run.
-
-    >>> len(shingles("one two three four five six")), len(shingles("Hello, you!"))
-    (2, 1)
-    """
-    known = _WordHashes() if hashes is None else hashes
-    words = np.array([known[word] for word in _WORD.findall(text.lower())], dtype=np.uint64)
-    width = min(_SHINGLE, len(words))
-    if not width:
-        return np.zeros(0, dtype=np.uint32)
-    total = np.zeros(len(words) - width + 1, dtype=np.uint64)
-    for offset in range(width):  # a polynomial in the multiplier, modulo 2^64
-        total = total * _MULTIPLIER + words[offset : len(words) - width + 1 + offset]
-    mixed = (total ^ (total >> np.uint64(29))) * _MULTIPLIER
-    return np.unique((mixed >> np.uint64(32)).astype(np.uint32))
-
-
-def jaccard(first: str, second: str, hashes: Mapping[str, int] | None = None) -> float:
-    """The share of shingles two texts have in common.
-
-    >>> jaccard("It was the best of times", "it was the best of TIMES!")
-    1.0
-    """
-    left, right = shingles(first, hashes), shingles(second, hashes)
-    common = np.intersect1d(left, right, assume_unique=True).size
-    union = left.size + right.size - common
-    return common / union if union else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Component:
-    rows: list[int]
-    weakest: float
-
-
-class _Components:
-    """Disjoint sets of rows, with the weakest link of each."""
-
-    def __init__(self) -> None:
-        self._sets: dict[int, _Component] = {}
-        self._home: dict[int, int] = {}
-
-    def root(self, row: int) -> int:
-        return self._home.get(row, row)
-
-    def join(self, first: int, second: int, similarity: float) -> None:
-        left, right = self._take(first), self._take(second)
-        root = min(left.rows[0], right.rows[0])
-        rows = left.rows + right.rows
-        self._sets[root] = _Component(rows, min(left.weakest, right.weakest, similarity))
-        self._home.update(dict.fromkeys(rows, root))
-
-    def _take(self, row: int) -> _Component:
-        return self._sets.pop(self.root(row), _Component([row], 1.0))
-
-    def found(self) -> list[_Component]:
-        return [self._sets[root] for root in sorted(self._sets)]
+    sets = near_copies([corpus.texts[row] for row in rows], similarity)
+    return tuple(
+        _duplicates(corpus, [rows[place] for place in found.rows], found.similarity)
+        for found in sets
+    )
 
 
 def repeated_lines(corpus: Corpus) -> Iterator[Boilerplate]:

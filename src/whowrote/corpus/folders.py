@@ -10,25 +10,14 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from whowrote.corpus.documents import (
-    Note,
-    NoteKind,
-    Options,
-    Raw,
-    binary,
-    format_suffix,
-    is_binary,
-    open_bytes,
-    read_whole,
-    to_text,
-)
-from whowrote.corpus.office import SUFFIXES, UnreadableError, extract
+from whowrote.corpus.documents import Note, NoteKind, Options, Raw, is_binary, name_of, to_text
+from whowrote.corpus.office import SUFFIXES, UNFOLDED, UnreadableError, extract
+from whowrote.corpus.sources import binary, format_suffix, is_regular, read_whole
 from whowrote.errors import InputError
 
 UNKNOWN = "unknown"
@@ -43,11 +32,28 @@ def visible(folder: Path) -> list[Path]:
 
 def files_below(folder: Path) -> Iterator[Path]:
     """Every visible file of a folder and its sub-folders, in a fixed order."""
-    for entry in visible(folder):
-        if entry.is_dir():
-            yield from files_below(entry)
+    return (entry for entry in entries_below(folder, set()) if not entry.is_dir())
+
+
+def entries_below(folder: Path, seen: set[Inode]) -> Iterator[Path]:
+    """Every visible file below, and every folder that links lead to once more (not entered)."""
+    ahead = [folder]
+    while ahead:
+        entry = ahead.pop()
+        if entry.is_dir() and inode(entry) not in seen:
+            seen.add(inode(entry))
+            ahead += reversed(visible(entry))
         else:
             yield entry
+
+
+Inode = tuple[int, int]
+
+
+def inode(folder: Path) -> Inode:
+    """What a folder is, whatever path leads to it: links may form circles."""
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def is_stylo(names: list[str]) -> bool:
@@ -64,15 +70,16 @@ def is_stylo(names: list[str]) -> bool:
 
 
 def _stylo_author(name: str) -> str:
-    return unicodedata.normalize("NFC", name.split("_", 1)[0])
+    return name_of(name.split("_", 1)[0])
 
 
 def read_author_folders(path: Path, options: Options) -> Iterator[Raw | Note]:
     """A sub-folder per author, of any depth; a sub-folder named ``unknown`` has no author."""
+    seen = {inode(path)}
     for entry in visible(path):
         if entry.is_dir():
-            author = None if entry.name.lower() == UNKNOWN else _label(entry.name)
-            for file in files_below(entry):
+            author = None if entry.name.lower() == UNKNOWN else name_of(entry.name)
+            for file in entries_below(entry, seen):
                 yield read_text_file(file, path, author, options)
         else:
             yield _skip(entry, path, "not-text", "lies beside the authors' folders: skipped")
@@ -80,7 +87,7 @@ def read_author_folders(path: Path, options: Options) -> Iterator[Raw | Note]:
 
 def read_flat_folder(path: Path, options: Options) -> Iterator[Raw | Note]:
     """A folder of texts whose authors are unknown."""
-    for file in files_below(path):
+    for file in entries_below(path, set()):
         yield read_text_file(file, path, None, options)
 
 
@@ -101,11 +108,11 @@ def read_single_text(path: Path, options: Options) -> Iterator[Raw | Note]:
     """One text file, named directly, of unknown authorship."""
     data = read_whole(path, options.max_document_bytes)
     if format_suffix(path) in SUFFIXES:
-        yield _office(path, data, None, _label(path.name), options, {})
+        yield _office(path, data, None, name_of(path.name), options, {})
         return
     if is_binary(data):
         raise binary(path)
-    yield Raw(data, None, _label(path.name), str(path))
+    yield Raw(data, None, name_of(path.name), str(path))
 
 
 def read_text_file(
@@ -116,6 +123,10 @@ def read_text_file(
     metadata: dict[str, object] | None = None,
 ) -> Raw | Note:
     """One file among others: a raw text, or a note that it is no text."""
+    if file.is_dir():
+        return _skip(file, root, "not-text", "a link to a folder that is read elsewhere: skipped")
+    if file.exists() and not is_regular(file):
+        return _skip(file, root, "not-text", "a pipe or a device, no regular file: skipped")
     suffix = format_suffix(file)
     if suffix in _NOT_PROSE:
         return _skip(file, root, "not-text", f"a {suffix} file is not plain text: skipped")
@@ -147,11 +158,7 @@ def _office(
 
 def identity(file: Path, root: Path) -> str:
     """A document's id: its path below the corpus, with forward slashes on every system."""
-    return _label(file.relative_to(root).as_posix())
-
-
-def _label(name: str) -> str:
-    return unicodedata.normalize("NFC", name)  # some file systems decompose accents
+    return name_of(file.relative_to(root).as_posix())  # some file systems decompose accents
 
 
 def _skip(file: Path, root: Path, kind: NoteKind, message: str) -> Note:
@@ -192,18 +199,18 @@ def read_blogs(path: Path, options: Options) -> Iterator[Raw | Note]:
         )
     for file in files:
         if is_blog_name(file.name):
-            yield from _read_blogger(file)
+            yield from _read_blogger(file, UNFOLDED * options.max_document_bytes)
         else:
             message = f"a {format_suffix(file) or 'nameless'} file among the blogs: skipped"
             yield Note("not-text", message, str(file))
 
 
-def _read_blogger(file: Path) -> Iterator[Raw | Note]:
+def _read_blogger(file: Path, limit: int) -> Iterator[Raw | Note]:
     name = _NAME.fullmatch(file.name)
     about: dict[str, object] = name.groupdict() if name else {}
     number = str(about.pop("number"))
     count = 0
-    for count, post in enumerate(_posts(file), start=1):
+    for count, post in enumerate(_posts(file, limit), start=1):
         identity = f"{number}/{count:04d}"
         text = to_text(post.text)
         for repair in text.repairs:
@@ -231,9 +238,8 @@ class _Post:
     closed: bool
 
 
-def _posts(file: Path) -> Iterator[_Post]:
-    with open_bytes(file) as stream:
-        data = stream.read()
+def _posts(file: Path, limit: int) -> Iterator[_Post]:
+    data = read_whole(file, limit)
     line, counted = 1, 0
     for found in _POST.finditer(data):
         line += data.count(b"\n", counted, found.start("text"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from whowrote.corpus.documents import (
     Raw,
     clean,
     decode,
-    format_suffix,
+    name_of,
     place,
-    too_large,
 )
+from whowrote.corpus.sources import format_suffix, require_regular, too_large
 from whowrote.errors import InputError
+from whowrote.formatting import quoted
 
 Reader = Callable[[Path, Options], Iterator[Raw | Note]]
 
@@ -64,6 +66,8 @@ def read(
         raise InputError(
             f"{path} does not exist; a corpus is a file or a folder of texts: check the path"
         )
+    if not path.is_dir():
+        require_regular(path)
     _check_format(path, format)
     found = reader(format or detect(path, options))(path, options)
     return finish(found, options, unique=unique)
@@ -159,9 +163,19 @@ def finish(
         if isinstance(item, Note):
             yield item
             continue
+        named = _named(item)
         if unique:
-            _check_new(item, seen)
-        yield from _finish_one(item, options)
+            _check_new(named, seen)
+        yield from _finish_one(named, options)
+
+
+def _named(raw: Raw) -> Raw:
+    """With names in their one form; nearly all are."""
+    author = None if raw.author is None else name_of(raw.author)
+    identity = name_of(raw.id)
+    if author == raw.author and identity == raw.id:
+        return raw
+    return replace(raw, author=author, id=identity)
 
 
 def _check_new(raw: Raw, seen: dict[str, str]) -> None:
@@ -189,7 +203,7 @@ def _finish_one(raw: Raw, options: Options) -> Iterator[Document | Note]:
         text=decoded.text,
         author=raw.author,
         id=raw.id,
-        group=_group(raw, options),
+        group=name_of(_group(raw, options)),
         metadata=raw.metadata,
         sha256=hashlib.sha256(data).hexdigest(),
     )
@@ -210,7 +224,7 @@ def _group(raw: Raw, options: Options) -> str:
     if name not in raw.metadata:
         raise InputError(
             f"{place(raw.file, raw.line)}: group column {name!r} is missing; found "
-            f"{', '.join(map(repr, raw.metadata)) or 'no metadata'}: name one of these with "
+            f"{quoted(raw.metadata) or 'no metadata'}: name one of these with "
             "group_column (--group-column)"
         )
     value = raw.metadata[name]

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
-from whowrote.corpus.documents import Options, to_text, too_large
+from whowrote.corpus.documents import Options, to_text
+from whowrote.corpus.sources import too_large
 from whowrote.errors import InputError, first_line
 from whowrote.formatting import count
 
@@ -80,7 +81,9 @@ def tidy(text: str) -> str:
     >>> tidy("  One. \n \n\n Two.\n")
     'One.\n\nTwo.'
     """
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]*\n[ \t]*", "\n", text)).strip()
+    # Line by line: a pattern for blanks around line ends is quadratic in a long run of blanks.
+    lines = "\n".join(line.strip(" \t") for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
 
 # -- prose of a tree of elements -----------------------------------------------------------------

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from whowrote.corpus.documents import Note, Options, Raw, place, read_whole, to_text
-from whowrote.corpus.folders import UNKNOWN, files_below, read_text_file, visible
+from whowrote.corpus.documents import Note, Options, Raw, place, to_text
+from whowrote.corpus.folders import UNKNOWN, entries_below, inode, read_text_file, visible
+from whowrote.corpus.sources import read_whole
 from whowrote.corpus.tables import Row, json_rows
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 
 COLLECTION_INFO = "collection-info.json"
 PROBLEM_INFO = "problem-info.json"
@@ -84,9 +85,10 @@ def _read_problem(
     unknown = _unknown_folder(problem / PROBLEM_INFO, options)
     truth = _ground_truth(problem / GROUND_TRUTH, options)
     prefix = "" if problem == root else f"{problem.name}/"
+    seen = {inode(root), inode(problem)}
     for folder in visible(problem):
         yield from _other_file(folder)
-        for file in files_below(folder) if folder.is_dir() else ():
+        for file in entries_below(folder, seen) if folder.is_dir() else ():
             if folder.name == unknown:
                 metadata = {**about, "role": "unknown", **truth.get(file.name, {})}
                 yield read_text_file(file, root, None, options, metadata)
@@ -123,10 +125,11 @@ def _ground_truth(file: Path, options: Options) -> dict[str, dict[str, object]]:
 def _read_json(file: Path, options: Options) -> object:
     try:
         value: object = json.loads(to_text(read_whole(file, options.max_document_bytes)).text)
-    except json.JSONDecodeError as problem:
+    except (ValueError, RecursionError) as problem:
+        line = problem.lineno if isinstance(problem, json.JSONDecodeError) else None
         raise InputError(
-            f"{place(str(file), problem.lineno)}: not valid JSON ({problem.msg}): correct the "
-            "file, or fetch the PAN data again"
+            f"{place(str(file), line)}: not valid JSON ({first_line(problem)}): correct the file, "
+            "or fetch the PAN data again"
         ) from problem
     return value
 

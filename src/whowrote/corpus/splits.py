@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote.arrays import BoolArray, IntArray
+from whowrote.checks import seed
 from whowrote.errors import InputError
 
 
@@ -101,6 +102,7 @@ def folds(
     >>> len(first.train), len(first.development), len(first.test)
     (16, 2, 2)
     """
+    seed("random_state", random_state)
     names = _checked_authors(authors)
     codes = _codes(names)
     units = _units(groups, len(names))
@@ -253,8 +255,8 @@ def _check_counts(
         name = names[int(np.flatnonzero(codes == scarce)[0])]
         raise InputError(
             f"author {name!r} has {counts.min()} {what}; {n_folds} folds need at least {n_folds} "
-            f"from each author: add texts, leave the author out or set n_folds to "
-            f"{max(2, int(counts.min()))}"
+            "from each author (copies of one text are one): add texts, leave the author out or set "
+            f"n_folds to {max(2, int(counts.min()))}"
         )
 
 

@@ -9,26 +9,28 @@ import ast
 import csv
 import json
 import math
-import unicodedata
+import reprlib
+import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from whowrote.corpus.documents import (
+import numpy as np
+
+from whowrote.corpus.documents import Note, Options, Raw, Repair, name_of, place, to_text
+from whowrote.corpus.sources import (
     Line,
-    Note,
-    Options,
-    Raw,
-    Repair,
     compression,
+    most_unfolded,
     open_bytes,
-    place,
     read_lines,
-    to_text,
+    unfolds,
 )
 from whowrote.errors import InputError, first_line
+from whowrote.formatting import clipped, quoted
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -48,6 +50,9 @@ _GROUP_NAMES = ("group", "group_id")
 # The Blog Authorship Corpus as one table calls the blogger "id".
 _BLOG_TABLE = frozenset({"id", "gender", "age", "sign", "text"})
 _LOOK_AHEAD = 100
+MOST_COLUMNS = 5_000
+MOST_EMPTY = 100_000
+"""Rows without a text in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +118,7 @@ def _settle_one(
 
 
 def _listed(found: Sequence[str]) -> str:
-    return ", ".join(map(repr, found)) or "no columns"
+    return quoted(found) or "no columns"
 
 
 def documents(
@@ -127,12 +132,20 @@ def documents(
             return
         header = list(dict.fromkeys(chain.from_iterable(row.values for row in ahead)))
         rows = chain(ahead, rows)
-    columns = settle(header, options, file)
+    columns, empty = settle(header, options, file), 0
     for number, row in enumerate(rows, start=1):
         identity = _identity(row, number, columns, file)
         for note in row.notes:
             yield replace(note, document=identity)
-        yield _document(row, identity, columns, file)
+        found = _document(row, identity, columns, file)
+        empty = empty + 1 if isinstance(found, Note) or not found.text else 0
+        if empty > MOST_EMPTY:
+            raise InputError(
+                f"{place(file, row.line)}: {MOST_EMPTY:,} rows in a row without a text in "
+                f"{columns.text!r}: take them out, or name another column with text_column "
+                "(--text-column)"
+            )
+        yield found
 
 
 def _document(row: Row, identity: str, columns: Columns, file: str) -> Raw | Note:
@@ -175,7 +188,7 @@ def _label(role: str, name: str | None, row: Row, file: str) -> str | None:
             return None
         return str(int(value)) if value.is_integer() else str(value)
     if isinstance(value, (str, int)):
-        return unicodedata.normalize("NFC", str(value)).strip() or None
+        return name_of(str(value).strip()) or None
     raise _wrong(role, str(name), value, file, row.line, "a string or a number")
 
 
@@ -183,8 +196,10 @@ def _wrong(
     role: str, name: str, value: object, file: str, line: int, requirement: str
 ) -> InputError:
     return InputError(
-        f"{place(file, line)}: {name!r} is {str(value)[:40]!r} ({type(value).__name__}) and must "
-        f"be {requirement}: correct it, or name another column with {role}_column (--{role}-column)"
+        f"{place(file, line)}: {name!r} is {reprlib.repr(value)[:40]!r} "
+        f"({type(value).__name__}) and must be {requirement}: correct it, or name another column "
+        f"with {role}_column "
+        f"(--{role}-column)"
     )
 
 
@@ -192,6 +207,8 @@ def _wrong(
 
 _DELIMITERS = ",;\t|"
 _BATCH = 512
+MOST_SMALL_ROWS = 100_000
+"""Rows of a Parquet file, beside one for each of its bytes."""
 
 
 def read_jsonl(path: Path, options: Options) -> Iterator[Raw | Note]:
@@ -214,20 +231,31 @@ def _json_row(path: Path, line: Line) -> Row:
             f"{place(str(path), line.number)}: {decoded.text.strip()[:40]!r} is not a JSON object; "
             "each line must hold one: write one object per line (JSON Lines)"
         )
+    _check_columns(path, line.number, len(value))
     return Row(line.number, value, _notes(path, line.number, decoded.repairs))
+
+
+def _check_columns(path: Path, line: int, found: int) -> None:
+    if found > MOST_COLUMNS:
+        raise InputError(
+            f"{place(str(path), line)}: {found:,} columns and the limit is {MOST_COLUMNS:,}: keep "
+            "those of the text, the author, the id and the group"
+        )
 
 
 def _parse(path: Path, number: int, text: str) -> object:
     try:
         # Raw control characters inside strings are tolerated here: cleaning records them later.
         return _DECODER.decode(text)
-    except (json.JSONDecodeError, RecursionError) as problem:
-        if text.startswith("{'"):  # the oldest Amazon files hold Python literals
+    except (ValueError, RecursionError) as problem:
+        # The oldest Amazon files hold Python literals; their trees take a hundred times the space.
+        if text.startswith("{'") and len(text) <= _MOST_LITERAL:
             return _parse_literal(path, number, text)
         raise _broken(path, number, text, str(problem)) from problem
 
 
 _DECODER = json.JSONDecoder(strict=False)
+_MOST_LITERAL = 500_000
 
 
 def _parse_literal(path: Path, number: int, text: str) -> object:
@@ -239,8 +267,9 @@ def _parse_literal(path: Path, number: int, text: str) -> object:
 
 def _broken(path: Path, number: int, text: str, why: str) -> InputError:
     return InputError(
-        f"{place(str(path), number)}: {text.strip()[:40]!r} is not valid JSON ({why.strip()}); "
-        "each line must hold one JSON object: correct the line, or write one object per line"
+        f"{place(str(path), number)}: {text.strip()[:40]!r} is not valid JSON "
+        f"({clipped(why.strip())}); each line must hold one JSON object: correct the line, or "
+        "write one object per line"
     )
 
 
@@ -261,23 +290,28 @@ def read_tsv(path: Path, options: Options) -> Iterator[Raw | Note]:
 def _read_delimited(path: Path, options: Options, delimiter: str | None) -> Iterator[Raw | Note]:
     pending: list[Note] = []
     lines = _text_lines(path, options, pending)
+    # The csv module has one limit for the whole process, 128 KB by default; it is only ever raised.
+    csv.field_size_limit(max(csv.field_size_limit(), min(options.max_document_bytes, sys.maxsize)))
     first = next(lines, "")
     if delimiter is None:
         delimiter = max(_DELIMITERS, key=first.count)
     header = _header(path, first, delimiter)
-    # The csv module has one limit for the whole process, 128 KB by default; it is only ever raised.
-    csv.field_size_limit(max(csv.field_size_limit(), options.max_document_bytes))
     rows = _csv_rows(path, lines, header, delimiter, pending)
     yield from documents(rows, str(path), options, header)
 
 
 def _header(path: Path, first: str, delimiter: str) -> list[str]:
-    names = [name.strip() for name in next(iter(csv.reader([first], delimiter=delimiter)), [])]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    try:
+        fields = next(iter(csv.reader([first], delimiter=delimiter)), [])
+    except csv.Error as problem:
+        raise _not_csv(path, 1, problem) from problem
+    _check_columns(path, 1, len(fields))
+    names = [name.strip() for name in fields]
+    twice = sorted(name for name, times in Counter(names).items() if times > 1)
     if twice:
         raise InputError(
-            f"{place(str(path), 1)}: column {twice[0]!r} occurs twice in the header; names must be "
-            "unique: rename one"
+            f"{place(str(path), 1)}: column {clipped(repr(twice[0]))} occurs twice in the header; "
+            "names must be unique: rename one"
         )
     return names
 
@@ -302,10 +336,19 @@ def _csv_rows(
                 pending.clear()
             start = reader.line_num + 2
     except csv.Error as problem:
-        raise InputError(
-            f"{place(str(path), start)}: the row that starts here is not valid CSV ({problem}): "
-            "put fields that hold quotes, line ends or delimiters in quotes, inner ones doubled"
-        ) from problem
+        raise _not_csv(path, start, problem) from problem
+
+
+def _not_csv(path: Path, line: int, problem: csv.Error) -> InputError:
+    if "new-line" in str(problem):
+        return InputError(
+            f"{place(str(path), line)}: a line ends in a carriage return alone, as on old "
+            "Macintoshes: save the file with other line ends"
+        )
+    return InputError(
+        f"{place(str(path), line)}: the row that starts here is not valid CSV ({problem}): "
+        "put fields that hold quotes, line ends or delimiters in quotes, inner ones doubled"
+    )
 
 
 def _check_width(path: Path, number: int, fields: list[str], names: list[str]) -> None:
@@ -321,29 +364,85 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
     import pyarrow as pa  # late: other formats need none
 
     try:
-        table = _open_parquet(path)
-        yield from documents(_parquet_rows(table), str(path), options, table.schema_arrow.names)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as problem:
+        table = _open_parquet(path, options)
+        names = table.schema_arrow.names
+        yield from documents(_parquet_rows(path, table), str(path), options, names)
+    except InputError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
         raise InputError(
             f"{path} is not a readable Parquet file ({first_line(problem)}): give a whole "
             "Parquet file, or name the right format (--format)"
         ) from problem
 
 
-def _open_parquet(path: Path) -> pq.ParquetFile:
+def _open_parquet(path: Path, options: Options) -> pq.ParquetFile:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if compression(path) is None:
-        return pq.ParquetFile(path)
-    # Parquet is read from its end, so a compressed file has to be in memory whole.
-    with open_bytes(path) as stream:
-        return pq.ParquetFile(pa.BufferReader(stream.read()))
+    source: Any = str(path)
+    if compression(path) is not None:
+        # Parquet is read from its end, so a compressed file has to be in memory whole.
+        with open_bytes(path, options.max_document_bytes) as stream:
+            source = pa.py_buffer(stream.read())
+    with pq.ParquetFile(_again(source)) as table:
+        about, schema = table.metadata, table.schema_arrow
+    _check_columns(path, 1, about.num_columns)
+    _check_unfolded(path, about)
+    # As dictionaries: a value that a thousand rows share is in memory once, as it is in the file.
+    kinds = pa.types
+    strings = [one.name for one in schema if kinds.is_string(one.type) or kinds.is_binary(one.type)]
+    return pq.ParquetFile(_again(source), read_dictionary=strings)
 
 
-def _parquet_rows(table: pq.ParquetFile) -> Iterator[Row]:
-    number = 0
+def _again(source: Any) -> Any:
+    """A path, or a reader of bytes in memory from their beginning."""
+    import pyarrow as pa
+
+    return source if isinstance(source, str) else pa.BufferReader(source)
+
+
+def _check_unfolded(path: Path, about: Any) -> None:
+    """Refuse a table that says itself that it has far more in it than its file could hold."""
+    size = path.stat().st_size
+    most = MOST_SMALL_ROWS + size
+    if about.num_rows > most:
+        raise InputError(
+            f"{path} has {about.num_rows:,} rows in {size:,} bytes; a table of that size may have "
+            f"{most:,} rows: give it as CSV, if it is one that you trust"
+        )
+    # Columns are not asked: of a damaged footer that ends the whole process (pyarrow 26).
+    groups = range(about.num_row_groups)
+    unpacked = sum(about.row_group(number).total_byte_size for number in groups)
+    if unpacked > most_unfolded(size):
+        raise unfolds(path, most_unfolded(size))
+
+
+def _parquet_rows(path: Path, table: pq.ParquetFile) -> Iterator[Row]:
+    most = most_unfolded(path.stat().st_size)
+    number = given = 0
+    names = table.schema_arrow.names
     for batch in table.iter_batches(batch_size=_BATCH):
-        for values in cast(list[dict[str, object]], batch.to_pylist()):
+        columns = [_values(column) for column in batch.columns]
+        for column in columns:
+            given += sum(len(value) for value in column if isinstance(value, (str, bytes)))
+        if given > most:
+            raise unfolds(path, most)
+        for row in zip(*columns, strict=True):
             number += 1
-            yield Row(number, values)
+            yield Row(number, dict(zip(names, row, strict=True)))
+
+
+def _values(column: Any) -> list[object]:
+    """A column as Python values, each of a dictionary made once."""
+    import pyarrow as pa
+
+    if not isinstance(column, pa.DictionaryArray):
+        return cast(list[object], column.to_pylist())
+    if not column.null_count and len(column.dictionary) <= 2 * len(column):
+        every = column.dictionary.to_pylist()
+        return [every[place] for place in column.indices.to_pylist()]
+    used, places = np.unique(column.indices.fill_null(-1).to_numpy(), return_inverse=True)
+    values = column.dictionary.take(pa.array(used[used >= 0])).to_pylist()
+    values = [None, *values] if len(used) and used[0] < 0 else values
+    return [values[place] for place in places.tolist()]

@@ -13,14 +13,25 @@ import operator
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count as numbered_from
+from numbers import Integral
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES, Document, Note, Options, Raw
+from whowrote.corpus.copies import joined_groups, linked
+from whowrote.corpus.documents import (
+    DEFAULT_MAX_DOCUMENT_BYTES,
+    Document,
+    Note,
+    Options,
+    Raw,
+    is_binary,
+)
 from whowrote.corpus.formats import finish, read
+from whowrote.corpus.sources import binary, read_stream
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.formatting import count
 
@@ -70,11 +81,13 @@ class Corpus:
 
         An empty text is an error here, not a note: skipping it would shift every later position.
         """
+        texts = in_order("texts", texts)
         _check_texts(texts)
         n = len(texts)
-        authors = [None] * n if authors is None else authors
-        ids = [str(number) for number in range(1, n + 1)] if ids is None else ids
-        metadata = [{}] * n if metadata is None else metadata
+        authors = [None] * n if authors is None else author_names("authors", authors)
+        ids = [str(number) for number in range(1, n + 1)] if ids is None else in_order("ids", ids)
+        groups = None if groups is None else in_order("groups", groups)
+        metadata = [{}] * n if metadata is None else in_order("metadata", metadata)
         given = {"authors": authors, "ids": ids, "groups": groups, "metadata": metadata}
         for name, column in given.items():
             _check_length(name, n if column is None else len(column), n)
@@ -155,6 +168,21 @@ class Corpus:
         """The known authors, sorted."""
         return tuple(sorted({author for author in self.authors if author is not None}))
 
+    @cached_property
+    def units(self) -> tuple[str, ...]:
+        """What no split may divide: groups, joined where they hold equal or nearly equal texts.
+
+        Warns once with :class:`~whowrote.errors.CorpusWarning` where such texts stand under two
+        authors. A part of the corpus keeps the units of the whole.
+
+        >>> corpus = Corpus.from_texts(["I am.", "You are.", "I am!"], ["a", "b", "a"])
+        >>> corpus.groups, corpus.units
+        (('1', '2', '3'), ('1', '2', '1'))
+        """
+        links = linked(self.texts, self.sha256)
+        _warn_of_shared(self, links)
+        return joined_groups(self.groups, links)
+
     @property
     def fingerprint(self) -> str:
         """A hash over all texts, authors, ids and groups in order: names the corpus in results."""
@@ -184,7 +212,10 @@ class Corpus:
         rows = [_position(index) for index in indices]
         kept = {self.ids[row] for row in rows}
         notes = tuple(note for note in self.notes if note.document in kept)
-        return Corpus.from_documents([*(self[row] for row in rows), *notes])
+        part = Corpus.from_documents([*(self[row] for row in rows), *notes])
+        if "units" in self.__dict__:
+            part.__dict__["units"] = tuple(self.units[row] for row in rows)
+        return part
 
     def require_attribution(self, *, min_authors: int = 2, min_texts: int = 2) -> None:
         """Check that attribution can be learnt here: enough authors, enough texts of each."""
@@ -234,8 +265,28 @@ def load(
             f"{path} holds no text{why}; a corpus needs at least one: put texts that are not empty "
             "into it"
         )
-    kinds = Counter[str](note.kind for note in corpus.notes if not note.lossless)
-    _warn(kinds, Path(path), "all are in corpus.notes")
+    _warn_of_repairs(corpus, str(path))
+    return corpus
+
+
+def load_stream(
+    source: BinaryIO, *, id: str = "-", max_document_bytes: int = DEFAULT_MAX_DOCUMENT_BYTES
+) -> Corpus:
+    r"""One text from an open stream of bytes, decoded as that of a file is; it is called ``id``.
+
+    >>> import io
+    >>> load_stream(io.BytesIO("\ufeffI am.".encode("utf-16-le"))).texts
+    ('I am.',)
+    """
+    name = "standard input" if id == "-" else id
+    data = read_stream(source, max_document_bytes, name)
+    if is_binary(data):
+        raise binary(name)
+    found = finish([Raw(data, None, id, name)], Options(max_document_bytes=max_document_bytes))
+    corpus = Corpus.from_documents(found)
+    if not corpus:
+        raise InputError(f"{name} is empty; a text must have words: pipe one in")
+    _warn_of_repairs(corpus, name)
     return corpus
 
 
@@ -272,13 +323,37 @@ def _pass(
             on_note(item)
         elif not item.lossless:
             kinds[item.kind] += 1
-    _warn(kinds, path, "pass on_note to see them")
+    _warn(kinds, str(path), "pass on_note to see them")
 
 
-def _warn(kinds: Mapping[str, int], path: Path, cure: str) -> None:
+def _warn_of_repairs(corpus: Corpus, name: str) -> None:
+    kinds = Counter[str](note.kind for note in corpus.notes if not note.lossless)
+    _warn(kinds, name, "all are in corpus.notes", stacklevel=4)
+
+
+def _warn(kinds: Mapping[str, int], path: str, cure: str, stacklevel: int = 3) -> None:
     if kinds:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-        warnings.warn(f"{path}: {counts} ({cure})", CorpusWarning, stacklevel=3)
+        warnings.warn(f"{path}: {counts} ({cure})", CorpusWarning, stacklevel=stacklevel)
+
+
+def _warn_of_shared(corpus: Corpus, links: Iterable[tuple[int, int]]) -> None:
+    """Name a text that stands under two authors: one of the names is wrong, or both wrote it."""
+    authors = corpus.authors
+    shared = [
+        (one, other)
+        for one, other in links
+        if authors[one] != authors[other] and None not in (authors[one], authors[other])
+    ]
+    if shared:
+        one, other = shared[0]
+        warnings.warn(
+            f"texts {corpus.ids[one]!r} by {authors[one]!r} and {corpus.ids[other]!r} by "
+            f"{authors[other]!r} are equal or nearly so ({count(len(shared), 'such pair')} in "
+            "all): copies stay on one side of every split; correct the names, or leave copies out",
+            CorpusWarning,
+            stacklevel=4,
+        )
 
 
 def _renamed(document: Document, name: str) -> Document:
@@ -287,11 +362,46 @@ def _renamed(document: Document, name: str) -> Document:
     return replace(document, id=name, group=name if alone else document.group)
 
 
-def _check_texts(texts: Sequence[str]) -> None:
-    if isinstance(texts, str):
+def in_order(name: str, values: Any) -> list[Any]:
+    """A list of what was given, if that has an order and one dimension: a list, tuple, or column.
+
+    >>> in_order("texts", ("I am.", "You are."))
+    ['I am.', 'You are.']
+    """
+    if isinstance(values, str | bytes):
         raise InputError(
-            f"texts is one string ({texts[:40]!r}) and must be a sequence: put it in a list"
+            f"{name} is one string ({values[:40]!r}) and must be a sequence: put it in a list"
         )
+    ordered = isinstance(values, Iterable) and not isinstance(values, Set | Mapping)
+    if not ordered or getattr(values, "ndim", 1) != 1:
+        raise InputError(
+            f"{name} is a {type(values).__name__} and must be a sequence, whose order says what "
+            "belongs together: give a list"
+        )
+    return list(values)
+
+
+def author_names(name: str, values: Any) -> list[str | None]:
+    """Authors as strings, None where unknown; a whole number is its digits.
+
+    >>> author_names("authors", ["Ann", None, 7])
+    ['Ann', None, '7']
+    """
+    return [_author_name(name, row, one) for row, one in enumerate(in_order(name, values))]
+
+
+def _author_name(name: str, row: int, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return str(int(value))
+    raise InputError(
+        f"{name}[{row}] is {value!r:.40} ({type(value).__name__}); an author is a string, or None "
+        "where unknown: give a name, or leave the text out"
+    )
+
+
+def _check_texts(texts: Sequence[str]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(

@@ -117,7 +117,9 @@ class NGrams(TransformerMixin, BaseEstimator):
         idf = np.concatenate([block.idf for block in self.fitted().grams])
         rarity = 1.0 + np.log(n / np.maximum(total, 1.0))
         new.data = new.data * known * rarity[column] / idf[column]
-        parts = [normalize(new[:, low:high]) for low, high in pairwise(self._edges())]
+        # Of texts without words in common, a block has no column.
+        bounds = [(low, high) for low, high in pairwise(self._edges()) if low < high]
+        parts = [normalize(new[:, low:high]) for low, high in bounds]
         return sparse.csr_matrix(sparse.hstack(parts, format="csr"))
 
     def _edges(self) -> list[int]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from whowrote.errors import InputError
 from whowrote.files import atomic_path
+from whowrote.formatting import printable
 
 RIGHT, WRONG, OUTSIDE = "#2b6ca3", "#d1495b", "#9aa5b1"
 INK, FAINT, PAPER, RULE = "#22303c", "#8a97a3", "#ffffff", "#e6eaee"
@@ -94,7 +95,10 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> Path:
             f"path is {target.name!r}; a plot is written as .png or .svg: name it plot.png"
         )
     with atomic_path(target) as draft:
-        _render(figure, draft, kind[1:])
+        if kind == ".svg":
+            draft.write_text(svg(figure), encoding="utf-8", newline="\n")
+        else:
+            _render(figure, draft, kind[1:])
     return target
 
 
@@ -108,10 +112,10 @@ def save_all(figures: Mapping[str, Figure], folder: str | os.PathLike[str]) -> l
 
 
 def svg(figure: Figure) -> str:
-    """The figure as one SVG text; the same figure gives the same text."""
+    """The figure as one SVG text, well-formed whatever the names; always the same text."""
     page = io.BytesIO()
     _render(figure, page, "svg")
-    return page.getvalue().decode()
+    return printable(page.getvalue().decode())
 
 
 def _render(figure: Figure, target: Path | io.BytesIO, kind: str) -> None:

@@ -22,6 +22,7 @@ from scipy.spatial.distance import squareform
 from whowrote.arrays import FloatArray
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
+from whowrote.formatting import printable
 from whowrote.progress import tell
 from whowrote.stylometry.frequencies import Frequencies, check_texts
 
@@ -209,4 +210,4 @@ def graphml(tree: Consensus) -> str:
         ends = {"source": f"n{edge.source}", "target": f"n{edge.target}"}
         line = ElementTree.SubElement(graph, "edge", ends)
         ElementTree.SubElement(line, "data", key="weight").text = f"{edge.weight:g}"
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True)
+    return printable(ElementTree.tostring(root, encoding="unicode", xml_declaration=True))

@@ -105,7 +105,7 @@ def _present(path: Path, name: str, names: Iterable[str], kind: str) -> str:
 def _read_parquet(path: Path, author: str, vector: str | None, group: str | None) -> Vectors:
     try:
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' is not a readable Parquet file ({first_line(problem)}); give a whole one"
         ) from None

@@ -31,6 +31,8 @@ FORMAT = 1
 PACKED_FORMATS = ("1", "2")
 """Of a packed file: the second has everything that a record has."""
 SUFFIX = ".parquet"
+DIGEST = "digest"
+"""Of a record on disk: the hash of everything else in it."""
 DIGITS = 6  # of a degree of freedom: enough for any figure, and small records
 _NAME = re.compile(r"[0-9a-f]{64}\.json")
 
@@ -188,20 +190,26 @@ def record_path(folder: Path, name: str) -> Path:
 
 
 def write(folder: Path, record: Record) -> None:
-    """File a record; it is whole or absent."""
-    write_text(record_path(folder, record.name), canonical_json(record.to_dict()) + "\n")
+    """File a record with the hash of what it says; it is whole or absent."""
+    plain = record.to_dict()
+    plain[DIGEST] = canonical_hash(plain)
+    write_text(record_path(folder, record.name), canonical_json(plain) + "\n")
 
 
 def find(folder: Path, name: str) -> Record | None:
-    """The record of that name; None, with a warning, where the file is damaged."""
+    """The record of that name; None, with a warning, where the file is damaged or was edited."""
     path = record_path(folder, name)
     try:
-        record = Record.from_dict(json.loads(path.read_bytes()))
+        plain = json.loads(path.read_bytes())
+        digest = plain.pop(DIGEST, None)  # records of earlier versions have none
+        if digest is not None and digest != canonical_hash(plain):
+            raise ValueError("it was edited: it does not have the hash of what it says")
+        record = Record.from_dict(plain)
         if record.name != name:
             raise ValueError("its content does not belong to its name")
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError, AttributeError) as problem:
+    except (ValueError, TypeError, AttributeError, RecursionError) as problem:
         _complain(path, problem)
         return None
     return record
@@ -306,7 +314,7 @@ def read_packed(path: Path) -> Packed:
     """What :func:`write_packed` wrote, or the first version of it."""
     try:
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' cannot be read ({first_line(problem)}); fit or pack it again"
         ) from None
@@ -319,7 +327,12 @@ def read_packed(path: Path) -> Packed:
     columns = (column.to_pylist() for column in table.columns)
     rows = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
     read = _from_first if version == "1" else _from_second
-    return Packed(tuple(map(read, rows)), json.loads(notes[b"expected"]))
+    try:
+        return Packed(tuple(map(read, rows)), json.loads(notes[b"expected"]))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as problem:
+        raise InputError(
+            f"'{path}' is damaged ({first_line(problem)}); fit or pack its records again"
+        ) from problem
 
 
 def _from_second(row: dict[str, Any]) -> Record:

@@ -6,6 +6,7 @@ their names and count only once ``checkpoint.json`` names them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from numpy.typing import NDArray
 
 from whowrote.arrays import Arrays
 from whowrote.errors import InputError
-from whowrote.files import ModelFile, read_model_file, write_model_file, write_text
+from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file, write_text
 
 KIND = "extractor checkpoint"
 MANIFEST = "checkpoint.json"
+DIGEST = "digest"
 SHARD_BYTES = 15_000_000
 
 
@@ -67,7 +69,9 @@ def write_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     for number, arrays in enumerate(shards(checkpoint.arrays)):
         names.append(f"checkpoint-{step}-{number}.safetensors")
         write_model_file(folder / names[-1], ModelFile(KIND, {"step": step}, arrays))
-    manifest = {**checkpoint.values, "shards": names}
+    hashes = {name: sha256_of(folder / name) for name in names}
+    manifest = {**checkpoint.values, "shards": hashes}
+    manifest[DIGEST] = _digest(manifest)
     write_text(folder / MANIFEST, json.dumps(manifest) + "\n")
     for file in folder.glob("checkpoint-*.safetensors"):
         if file.name not in names:
@@ -81,15 +85,29 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
         return None
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        names = values.pop("shards")
-    except (ValueError, KeyError):
+        digest = values.pop(DIGEST, None)  # those of earlier versions have none
+        if digest is not None and digest != _digest(values):
+            raise ValueError("its hash is another")
+        listed = values.pop("shards")
+        hashes = dict(listed) if isinstance(listed, dict) else dict.fromkeys(listed)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(
-            f"'{path}' is damaged; take the folder '{folder}' away to start anew"
+            f"'{path}' is damaged or was edited; take the folder '{folder}' away to start anew"
         ) from None
     arrays: dict[str, NDArray[Any]] = {}
-    for name in names:
-        arrays |= read_model_file(folder / name, KIND).arrays
+    for name, digest in hashes.items():
+        shard = folder / name
+        if digest is not None and shard.is_file() and sha256_of(shard) != digest:
+            raise InputError(
+                f"'{shard}' is damaged or was edited; take the folder '{folder}' away to start anew"
+            )
+        arrays |= read_model_file(shard, KIND).arrays
     return Checkpoint(values, _joined(arrays))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    """The hash of everything that a manifest says; a best figure may still be minus infinity."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _joined(arrays: Arrays) -> dict[str, NDArray[Any]]:

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 import torch
 
 from whowrote.checks import choose_device
-from whowrote.features.extractor.checkpoints import read_checkpoint
+from whowrote.errors import InputError, first_line
+from whowrote.features.extractor.checkpoints import Checkpoint, read_checkpoint
 from whowrote.features.extractor.preparation import (
     Prepared,
     Tables,
@@ -56,7 +57,7 @@ def train(
     run = Run(config, prepared, chosen, processes)
     checkpoint = read_checkpoint(config.out) if resume else None
     if checkpoint is not None:
-        run.restore(checkpoint)
+        _restore(run, checkpoint)
     with tensor_cores():
         finished = _loop(run, minutes, on_step, on_evaluation)
         if not run.history or run.history[-1].step != run.step:
@@ -94,6 +95,20 @@ def load_for(config: Config, processes: Processes) -> Prepared:
     if processes.size > 1 and not processes.rank:
         torch.distributed.barrier()
     return limit_authors(prepared, config.max_authors)
+
+
+def _restore(run: Run, checkpoint: Checkpoint) -> None:
+    """Take over a state; one that does not fit the run is a sentence."""
+    try:
+        run.restore(checkpoint)
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as problem:
+        out = run.config.out
+        raise InputError(
+            f"the checkpoint in '{out}' does not fit this run ({first_line(problem)}); take the "
+            f"folder '{out}' away to start anew"
+        ) from problem
 
 
 def _loop(

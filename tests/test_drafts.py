@@ -226,8 +226,7 @@ def test_a_device_a_pipe_or_a_folder_is_not_replaced(tmp_path: Path) -> None:
 def test_a_probe_says_before_the_work_what_a_write_would_say_after_it(tmp_path: Path) -> None:
     probe(tmp_path / "new" / "table.csv")
     probe(tmp_path / "plots", folder=True)
-    assert sorted(os.listdir(tmp_path)) == ["new", "plots"]
-    assert os.listdir(tmp_path / "new") == os.listdir(tmp_path / "plots") == []
+    assert os.listdir(tmp_path) == []
     (tmp_path / "file").write_text("")
     for place in ("/proc/none/table.csv", tmp_path / "file" / "x.csv", tmp_path / ("n" * 300)):
         with pytest.raises(OSError, match=r"\[Errno"):

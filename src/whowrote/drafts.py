@@ -317,15 +317,21 @@ PROBE_BYTES = 65_536
 def probe(target: str | os.PathLike[str], *, folder: bool = False) -> None:
     """Whether a file, or files in a folder, can be written there: before the work, not after it.
 
-    Folders on the way are made; a few bytes are written, flushed and removed again.
+    A few bytes are written, flushed and removed again, and so are the folders on the way.
     """
     place = resolved(target)
     inside = place / "probe" if folder else place
     require_regular(inside)
-    inside.parent.mkdir(parents=True, exist_ok=True)
-    with draft_file(inside) as draft:
-        draft.write_bytes(bytes(PROBE_BYTES))
-        sync(draft)
+    missing = [one for one in inside.parents if not one.exists()]
+    try:
+        inside.parent.mkdir(parents=True, exist_ok=True)
+        with draft_file(inside) as draft:
+            draft.write_bytes(bytes(PROBE_BYTES))
+            sync(draft)
+    finally:
+        for one in missing:
+            with suppress(OSError):  # others may use it by now
+                one.rmdir()
 
 
 def require_regular(target: Path) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,7 +103,8 @@ def write(fitted: FittedAttributor, folder: Path) -> None:
         file.name: StoredFile(file.stat().st_size, sha256_of(file))
         for file in sorted(folder.iterdir())
     }
-    text = Manifest.of(fitted, files).text()
+    # Anew: the id of a model from a folder of before is of what its values were called then.
+    text = Manifest.of(replace(fitted, id=fingerprint(fitted)), files).text()
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     sync(folder / MANIFEST)
 

@@ -14,9 +14,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_turned_bit_is_a_sentence(folder: Path) -> None:
     found = Found()
-    flip(folder, 200, 0, found)
+    flip(folder, 100, 0, found)
     assert found.wrong == []
-    assert sum(found.refused.values()) == 200
+    assert sum(found.refused.values()) == 100
 
 
 def test_a_cut_end_is_a_sentence(folder: Path) -> None:

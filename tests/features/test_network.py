@@ -215,3 +215,19 @@ def test_steps_in_one_product_are_the_library_s_lstm(device: str) -> None:
     torch.testing.assert_close(slopes(lstm, ours), slopes(lstm, theirs), atol=1e-11, rtol=0)
     swapped = lstm.stepwise(back, ahead)
     assert not torch.allclose(swapped[0], theirs[0], atol=1e-3)
+
+
+def test_weights_that_ask_for_more_than_they_hold_are_refused(tmp_path: Path) -> None:
+    """A file of some kilobytes that asks for a table of terabytes."""
+    from whowrote.files import ModelFile, read_model_file, write_model_file
+
+    small = Extractor(Network(Architecture(n_words=40, n_characters=40)), Vocabulary((), ()))
+    path = tmp_path / "weights.safetensors"
+    write_extractor(path, small)
+    read_extractor(path)  # negative control
+    record = read_model_file(path)
+    for name, size in (("n_words", 10**12), ("word_dim", 10**7), ("lev_dim", 10**30)):
+        values = {**record.values, "architecture": {**record.values["architecture"], name: size}}
+        write_model_file(path, ModelFile(record.kind, values, record.arrays))
+        with pytest.raises(InputError, match=r"as large as the file says|do not fit this version"):
+            read_extractor(path)

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import torch
 
 from whowrote.arrays import Arrays
-from whowrote.errors import InputError, first_line
+from whowrote.errors import InputError
 from whowrote.files import ModelFile, below
-from whowrote.model import Architecture, Member, MixtureVAE
+from whowrote.model import Architecture, Member
 from whowrote.model.distributions import FAMILIES
 from whowrote.model.networks import ACTIVATIONS
 from whowrote.model.vae import OBJECTIVES
@@ -72,7 +72,7 @@ def check_stored(stored: ModelFile, fleet: str, scaling: str, ranks: str) -> Non
     if len(shape["hidden"]) * 4 > len(arrays):
         refuse("hidden", shape["hidden"], "a list with two arrays for each layer of each network")
     shape["hidden"] = tuple(shape["hidden"])
-    needed = _shapes(Architecture(**shape), [Member(**one) for one in members])
+    needed = shapes_of(Architecture(**shape), len(members))
     if PUBLISHED_DF in arrays:
         needed[PUBLISHED_DF] = needed.pop(LOG_EXCESS)
     require_shapes(needed, arrays)
@@ -89,16 +89,27 @@ def _check_members(values: Mapping[str, Any], arrays: Arrays) -> None:
         raise InputError("the members of the model file are not those of its arrays; save it again")
 
 
-def _shapes(architecture: Architecture, members: list[Member]) -> dict[str, tuple[int, ...]]:
-    """What a fleet holds, without making it."""
-    try:
-        with torch.device("meta"):
-            fleet = MixtureVAE(architecture, members)
-    except (RuntimeError, OverflowError) as problem:  # sizes whose product is no number
-        raise InputError(
-            f"the model file asks for what cannot be ({first_line(problem)})"
-        ) from None
-    return {name: tuple(value.shape) for name, value in fleet.state_dict().items()}
+def shapes_of(architecture: Architecture, members: int) -> dict[str, tuple[int, ...]]:
+    """What a fleet holds, by arithmetic: nothing is made.
+
+    >>> shape = Architecture(n_features=4, n_components=3, latent_dim=2, hidden=(5,))
+    >>> shapes_of(shape, 7)["encoder.layers.0.weight"], shapes_of(shape, 7)["mixture.factor"]
+    ((7, 4, 5), (7, 3, 2, 2))
+    """
+    a, m, k, d = architecture, members, architecture.n_components, architecture.latent_dim
+    own = ("l1", "joint_weight", "label_weight", "input_dropout", "hidden_dropout")
+    found: dict[str, tuple[int, ...]] = dict.fromkeys((*own, "mixture.scale_floor"), (m,))
+    found |= {"mixture.logits": (m, k), "mixture.loc": (m, k, d)}
+    found |= {"mixture.factor": (m, k, d, d), LOG_EXCESS: (m, k)}
+    widths = {
+        "encoder": (a.encoder_width, *a.hidden, 2 * d),
+        "decoder": (d, *a.hidden[::-1], 2 * a.n_features),
+    }
+    for network, sizes in widths.items():
+        for place, (low, high) in enumerate(pairwise(sizes)):
+            layer = f"{network}.layers.{place}"
+            found |= {f"{layer}.weight": (m, low, high), f"{layer}.bias": (m, high)}
+    return found
 
 
 def require_shapes(needed: Mapping[str, tuple[int, ...]], arrays: Arrays) -> None:

@@ -86,12 +86,14 @@ def look(folder: Path, name: str, data: bytes, how: str, wanted: str, found: Fou
             found.wrong.append(f"{how}: {took:.1f} s")
 
 
-def flip(folder: Path, times: int, seed: int, found: Found) -> None:
+def flip(folder: Path, times: int, seed: int, found: Found, seconds: float = 600.0) -> None:
     """Turn random bits, half of them in the manifest, which is small and says the most."""
-    wanted, chance = answer(folder), random.Random(seed)
+    wanted, chance, began = answer(folder), random.Random(seed), time.perf_counter()
     names = sorted(path.name for path in folder.iterdir())
     sizes = [(folder / name).stat().st_size for name in names]
     for number in range(times):
+        if time.perf_counter() - began > seconds:
+            break
         name = MANIFEST if number % 2 else chance.choices(names, sizes)[0]
         data = bytearray((folder / name).read_bytes())
         bit = chance.randrange(8 * len(data))
@@ -114,13 +116,14 @@ def main() -> None:
     options.add_argument("--flips", type=int, default=10_000)
     options.add_argument("--step", type=int, default=1024)
     options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--seconds", type=float, default=600.0)
     asked = options.parse_args()
     torch.set_num_threads(1)
     place = Path(tempfile.mkdtemp())
     folder, flips, cuts = small_model(place / "model"), Found(), Found()
     total = sum(path.stat().st_size for path in folder.iterdir())
-    flip(folder, asked.flips, asked.seed, flips)
     cut(folder, asked.step, cuts)
+    flip(folder, asked.flips, asked.seed, flips, asked.seconds)
     shutil.rmtree(place)
     print(f"a model of {total:,} bytes in {len(list(flips.refused))} files")
     for what, found in (("bit flips", flips), ("truncations", cuts)):

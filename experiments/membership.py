@@ -45,7 +45,7 @@ from whowrote.metrics import auc
 from whowrote.runtime import usable_cores
 
 PEOPLE = ("Theodore Roosevelt", "Woodrow Wilson", "Calvin Coolidge", "Grover Cleveland")
-WORDS, TEXTS, SEEDS = 300, 24, 4
+WORDS, TEXTS, SEEDS = 300, 24, 3
 
 
 def passages(author: str) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,10 +18,11 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from whowrote import __version__
 from whowrote.arrays import Arrays
+from whowrote.drafts import draft_file, require_regular, resolved, sync, umask
 from whowrote.errors import InputError
 
 
@@ -39,27 +39,15 @@ def atomic_path(target: str | os.PathLike[str]) -> Iterator[Path]:
     >>> target.read_text()
     '42'
     """
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix
-    )
-    os.close(handle)
-    draft = Path(name)
-    try:
+    place = resolved(target)
+    require_regular(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with draft_file(place) as draft:
         yield draft
-        os.chmod(draft, 0o666 & ~_umask())
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
+        os.chmod(draft, 0o666 & ~umask())
+        sync(draft)
+        os.replace(draft, place)
+        sync(place.parent)
 
 
 def write_text(target: str | os.PathLike[str], text: str) -> None:
@@ -72,6 +60,47 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+MOST_JSON_BYTES = 64_000_000
+
+
+def read_json(path: Path) -> Any:
+    """Strict JSON of a regular file; ValueError says what is wrong with anything else.
+
+    One value of each name, finite numbers, and no more than can be read in a second.
+    """
+    if not path.is_file():
+        raise ValueError("it is no regular file")
+    if path.stat().st_size > MOST_JSON_BYTES:
+        raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
+    return strict_json(path.read_bytes())
+
+
+def strict_json(data: bytes | str) -> Any:
+    """JSON with one value of each name and finite numbers; ValueError on anything else.
+
+    >>> strict_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: it names 'a' twice
+    """
+
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in found:
+                raise ValueError(f"it names {name!r} twice")
+            found[name] = value
+        return found
+
+    try:
+        return json.loads(data, object_pairs_hook=table, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"it has {name}, which is no number")
 
 
 def canonical_json(value: Any) -> str:
@@ -124,7 +153,8 @@ def write_model_file(path: str | os.PathLike[str], record: ModelFile) -> None:
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in record.arrays.items()}
     with atomic_path(path) as draft:
-        save_file(arrays, draft, metadata={HEADER: _to_json(header)})
+        # Not save_file: it makes a file of its own beside the draft, which a kill leaves behind.
+        draft.write_bytes(save(arrays, metadata={HEADER: _to_json(header)}))
 
 
 def _to_json(header: Mapping[str, Any]) -> str:
@@ -153,11 +183,8 @@ def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
         ) from None
     if HEADER not in metadata:
         raise InputError(f"'{path}' is a safetensors file but not a whowrote model (no header)")
-    try:
-        header = json.loads(metadata[HEADER])
-        found = header["format"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"the header of '{path}' is damaged; save the model again") from None
+    header = _header(path, metadata[HEADER])
+    found = header["format"]
     if found != FORMAT:
         raise InputError(
             f"'{path}' has model format {found} (written by whowrote "
@@ -167,3 +194,15 @@ def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
     if kinds and header["kind"] not in kinds:
         raise InputError(f"'{path}' holds a {header['kind']}, not a {kinds[0]}; load it as such")
     return ModelFile(header["kind"], header["values"], arrays)
+
+
+def _header(path: Path, text: str) -> dict[str, Any]:
+    try:
+        header: dict[str, Any] = json.loads(text)
+        sound = isinstance(header["kind"], str) and isinstance(header["values"], dict)
+        known = "format" in header
+    except (ValueError, KeyError, TypeError, RecursionError):
+        sound = known = False
+    if not (sound and known):
+        raise InputError(f"the header of '{path}' is damaged; save the model again")
+    return header

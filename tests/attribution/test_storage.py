@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from attribution.people import corpus, strangers, texts_by
+from whowrote import drafts
 from whowrote.attribution import Attributor
 from whowrote.attribution.storage import MANIFEST, fingerprint, load, read_manifest
 from whowrote.errors import InputError
@@ -128,11 +129,11 @@ def test_the_identity_covers_the_scaling(small: Attributor) -> None:
 
 def test_the_manifest_lists_every_file(small: Attributor, folder: Path) -> None:
     manifest = read_manifest(folder)
-    assert set(manifest["files"]) == set(os.listdir(folder)) - {MANIFEST}
-    for name, about in manifest["files"].items():
-        assert about["bytes"] == (folder / name).stat().st_size
-    assert manifest["id"] == small.id_
-    assert [author["name"] for author in manifest["authors"]] == small.classes_.tolist()
+    assert set(manifest.files) == set(os.listdir(folder)) - {MANIFEST}
+    for name, about in manifest.files.items():
+        assert about.bytes == (folder / name).stat().st_size
+    assert manifest.id == small.id_
+    assert [author.name for author in manifest.authors] == small.classes_.tolist()
     assert all(name == MANIFEST or name.endswith(".safetensors") for name in os.listdir(folder))
 
 
@@ -191,15 +192,41 @@ def test_nothing_is_written_over_unasked(small: Attributor, folder: Path, tmp_pa
 
 def test_an_empty_folder_will_do(small: Attributor, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert read_manifest(small.save(tmp_path / "empty"))["id"] == small.id_
+    assert read_manifest(small.save(tmp_path / "empty")).id == small.id_
 
 
 def test_files_of_the_old_model_do_not_stay(small: Attributor, tmp_path: Path) -> None:
     place = tmp_path / "model"
     small.save(place)
-    (place / "left over").write_text("from an older version")
+    shutil.copyfile(place / "model.safetensors", place / "extractor.safetensors")
     small.save(place, overwrite=True)
-    assert not (place / "left over").exists()
+    assert not (place / "extractor.safetensors").exists()
+
+
+def test_what_is_not_ours_is_not_removed(small: Attributor, tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    small.save(place)
+    (place / "thesis.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds 'thesis\.txt' beside a model; .* not removed"):
+        small.save(place, overwrite=True)
+    (place / "thesis.txt").unlink()
+    (place / "notes").mkdir()
+    with pytest.raises(InputError, match="holds 'notes' beside a model"):
+        small.save(place, overwrite=True)
+    (place / "notes").rmdir()
+    small.save(place, overwrite=True)  # negative control: a model alone is written over
+
+
+def test_a_manifest_of_something_else_is_no_model(small: Attributor, tmp_path: Path) -> None:
+    """A web page, an extension of a browser, a package: all of them have a manifest.json."""
+    for number, text in enumerate(('{"name": "app"}', "[1]", '{"kind": "Cat", "format": 2}', "")):
+        place = tmp_path / str(number)
+        place.mkdir()
+        (place / MANIFEST).write_text(text)
+        (place / "thesis.txt").write_text("mine")
+        with pytest.raises(InputError, match="is a folder with other things in it"):
+            small.save(place, overwrite=True)
+        assert sorted(os.listdir(place)) == [MANIFEST, "thesis.txt"]
 
 
 # Damage
@@ -222,16 +249,16 @@ def scramble(path: Path) -> None:
 DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no folder": (shutil.rmtree, r"there is no model at '.*model' \(no manifest\.json in it\)"),
     "no manifest": (lambda f: (f / MANIFEST).unlink(), r"there is no model at"),
-    "empty manifest": (lambda f: (f / MANIFEST).write_text(""), r"json' is damaged; train"),
+    "empty manifest": (lambda f: (f / MANIFEST).write_text(""), r"json' is damaged .*; train"),
     "half a manifest": (lambda f: truncate(f / MANIFEST), r"json' is damaged"),
     "not UTF-8": (lambda f: (f / MANIFEST).write_bytes(b"\xff\xfe{}"), r"json' is damaged"),
     "a list": (lambda f: (f / MANIFEST).write_text("[1]"), r"json' is damaged"),
     "no format": (lambda f: edit(f, lambda m: m.pop("format")), r"json' is damaged"),
     "other format": (
         lambda f: edit(f, lambda m: m.update(format=99, version="7.0")),
-        r"has model format 99 \(Attributor, written by whowrote 7\.0\), this version reads 1",
+        r"has model format 99 \(Attributor, written by whowrote 7\.0\), this version reads 1 and 2",
     ),
-    "other kind": (lambda f: edit(f, lambda m: m.update(kind="Cat")), r"format 1 \(Cat, written"),
+    "other kind": (lambda f: edit(f, lambda m: m.update(kind="Cat")), r"format 2 \(Cat, written"),
     "missing file": (
         lambda f: (f / "contrasts.safetensors").unlink(),
         r"contrasts\.safetensors' is missing or is not what was saved.*copy the whole folder again",
@@ -278,18 +305,16 @@ def test_a_manifest_without_an_entry_is_damaged(entry: str, folder: Path) -> Non
 def test_a_failure_at_the_last_step_leaves_the_old_model(
     small: Attributor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, before, failed = os.replace, contents(folder), []
+    before = contents(folder)
 
-    def once(source: Any, target: Any) -> None:
-        if Path(target) == folder and not failed:
-            failed.append(True)
-            raise OSError("permission denied")
-        real(source, target)
+    def refused(*_: Any) -> bool:
+        raise OSError("permission denied")
 
-    monkeypatch.setattr(os, "replace", once)
+    monkeypatch.setattr(drafts, "_rename", refused)
     with pytest.raises(OSError, match="permission denied"):
         small.save(folder, overwrite=True)
     assert contents(folder) == before
+    assert os.listdir(folder.parent) == ["model"]
 
 
 def test_what_was_fitted_is_saved_whatever_set_params_did_since(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from whowrote.case.exhibits import problems
 from whowrote.case.findings import RATIO, TOO_LITTLE, compute, run, weigh
 from whowrote.case.replay import compared, replay
 from whowrote.cli import app
+from whowrote.drafts import held
 from whowrote.errors import InputError
 from whowrote.features.ngrams import NGrams
 from whowrote.ratios import Bounds
@@ -247,3 +248,19 @@ def test_from_folders_to_a_report_by_commands(tmp_path: Path) -> None:
     assert "Q1:" in said
     assert command("report", case)[0] == 0
     assert HOSTILE not in (case / "report.html").read_text(encoding="utf-8")
+
+
+# Two at once
+
+
+def test_two_processes_do_not_write_into_one_log(tmp_path: Path) -> None:
+    """What was prepared for another state of the log is refused, and so is a log that is held."""
+    case = Case.new(tmp_path / "case", "Who?", population="people", features="ngrams")
+    other = Case.open(case.folder)
+    add(case, "known", texts_by(0, 2), "Ann")
+    with pytest.raises(InputError, match="another process has written into"):
+        add(other, "known", texts_by(1, 2), "Bob")
+    add(Case.open(case.folder), "known", texts_by(1, 2), "Bob")  # negative control
+    with held(case.folder, case.folder), pytest.raises(InputError, match="is being written by"):
+        Case.open(case.folder).record("note", {})
+    assert [one.id for one in Case.open(case.folder).exhibits] == ["K1", "K2", "K3", "K4"]

@@ -260,11 +260,13 @@ def test_a_failing_write_leaves_the_old_file(
 ) -> None:
     whole = file.read_bytes()
 
-    def half(arrays: Any, path: Path, metadata: Any) -> None:
-        Path(path).write_bytes(b"half a mod")
+    real = Path.write_bytes
+
+    def half(path: Path, data: bytes) -> None:
+        real(path, data[: len(data) // 2])
         raise OSError("disk full")
 
-    monkeypatch.setattr(persistence, "save_file", half)
+    monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(OSError, match="disk full"):
         model.save(file)
     assert file.read_bytes() == whole

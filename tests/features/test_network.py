@@ -1,5 +1,6 @@
 """The network: padding and company never change a vector; ablations are arguments."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,15 @@ from whowrote.errors import InputError
 from whowrote.features.extractor.preparation import Numbered, number
 from whowrote.features.layers import BiLSTM, Pooling, Standardise
 from whowrote.features.network import Architecture, Dropout, Network, lay_out
-from whowrote.features.reading import DeviceCorpus, embed
+from whowrote.features.reading import (
+    DeviceCorpus,
+    Extractor,
+    embed,
+    read_extractor,
+    write_extractor,
+)
 from whowrote.features.vocabulary import Vocabulary
+from whowrote.files import ModelFile, read_model_file, write_model_file
 
 VOCABULARY = Vocabulary(("the", "of", "and", "."), tuple(" .,abcdefghijklmnopqrstuvwxyzX9"))
 SMALL = {"n_words": 4, "n_characters": 31, "word_dim": 6, "word_hidden": 5, "sentence_hidden": 4}
@@ -215,3 +223,17 @@ def test_steps_in_one_product_are_the_library_s_lstm(device: str) -> None:
     torch.testing.assert_close(slopes(lstm, ours), slopes(lstm, theirs), atol=1e-11, rtol=0)
     swapped = lstm.stepwise(back, ahead)
     assert not torch.allclose(swapped[0], theirs[0], atol=1e-3)
+
+
+def test_weights_that_ask_for_more_than_they_hold_are_refused(tmp_path: Path) -> None:
+    """A file of some kilobytes that asks for a table of terabytes."""
+    small = Extractor(make(), VOCABULARY)
+    path = tmp_path / "weights.safetensors"
+    write_extractor(path, small)
+    read_extractor(path)  # negative control
+    record = read_model_file(path)
+    for name, size in (("n_words", 10**12), ("word_dim", 10**7), ("lev_dim", 10**30)):
+        values = {**record.values, "architecture": {**record.values["architecture"], name: size}}
+        write_model_file(path, ModelFile(record.kind, values, record.arrays))
+        with pytest.raises(InputError, match=r"as large as the file says|do not fit this version"):
+            read_extractor(path)

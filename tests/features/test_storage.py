@@ -101,7 +101,7 @@ def test_a_sentence_encoder_is_known_by_its_name(tmp_path: Path) -> None:
     assert stored.values == {"kind": "sentences", "model": "some/model", "batch_size": 7}
     twin = through_a_folder(stored, tmp_path)
     assert (type(twin), twin.model, twin.batch_size) == (FittedSentences, "some/model", 7)
-    again = with_settings(stored.values)
+    again = with_settings(stored.values, "some/model")
     assert isinstance(again, SentenceEncoder)
     assert (again.model, again.batch_size) == ("some/model", 7)
     with pytest.raises(InputError, match=r"given as an object.*give its name or folder instead"):
@@ -147,5 +147,7 @@ def test_errors() -> None:
     for untrained in (NGrams(), Hybrid()):
         with pytest.raises(NotFittedError):
             untrained.fitted()
-    with pytest.raises(InputError, match=r"features of the kind 'web', which this version does no"):
+    with pytest.raises(
+        InputError, match=r"'a folder' has features that this version does not know"
+    ):
         restore_features({"kind": "web", "model": "anything"}, {}, Path("a folder"))

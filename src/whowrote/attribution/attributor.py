@@ -369,11 +369,14 @@ class Attributor(BaseEstimator):
         return storage.save(self.fitted(), Path(path), overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote; the answers are equal, and it can learn again."""
-        fitted = storage.load(Path(path))
+    def load(cls, path: str | os.PathLike[str], encoder: str | None = None) -> Self:
+        """Read what :meth:`save` wrote; the answers are equal, and it can learn again.
+
+        A sentence encoder, which can hold code, is loaded only if ``encoder`` names it too.
+        """
+        fitted = storage.load(Path(path), encoder)
         attributor = cls(
-            with_settings(fitted.reader.features.stored().values),
+            with_settings(fitted.reader.features.stored().values, encoder),
             _model_to_learn_again(fitted),
             passage_words=fitted.reader.words,
             false_attributions=fitted.false_attributions,

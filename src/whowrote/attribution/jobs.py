@@ -53,13 +53,12 @@ def train_model(
     from whowrote.attribution.attributor import MOST_FEW, Attributor
     from whowrote.features.kinds import with_weights
 
-    storage.check_place(out, overwrite)  # before the work, not after it
     few = len(corpus) <= MOST_FEW
     chosen = features if weights is None else with_weights(features, weights, few)
-    with timed() as stopwatch:
+    with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
         attributor = Attributor(chosen, random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
-        attributor.save(out, overwrite=overwrite)
+        storage.write(attributor.fitted(), draft)
         tell("saving", 1, 1)
     return Trained(
         out=str(out),
@@ -171,10 +170,10 @@ def enroll_model(
     """Add the authors of a corpus to a model and save it under another name."""
     from whowrote.attribution.enrolment import enroll  # late: an answer needs none
 
-    storage.check_place(out, overwrite)
-    fitted, new = storage.load(model), corpus.labelled()
-    grown = enroll(fitted, new)
-    storage.save(grown, out, overwrite=overwrite)
+    with storage.new_folder(out, overwrite=overwrite) as draft:
+        fitted, new = storage.load(model), corpus.labelled()
+        grown = enroll(fitted, new)
+        storage.write(grown, draft)
     pairs = zip(grown.predict(new.texts), new.authors, strict=True)
     right, known = sum(named == true for named, true in pairs), len(fitted.authors)
     return EnrolledMore(str(out), grown.id, grown.authors[known:], int(right), len(new))
@@ -209,21 +208,21 @@ class Inspected:
 def inspect_model(path: Path) -> Inspected:
     """Everything a model tells about itself, without a text."""
     manifest, fitted = storage.read_manifest(path), storage.load(path)
-    sizes = {name: int(about["bytes"]) for name, about in manifest["files"].items()}
+    sizes = {name: about.bytes for name, about in manifest.files.items()}
     sizes[storage.MANIFEST] = (path / storage.MANIFEST).stat().st_size
     fleet = fitted.model.fleet
     return Inspected(
         path=str(path),
-        id=manifest["id"],
-        version=manifest["version"],
-        features=manifest["features"],
-        settings=manifest["settings"],
+        id=manifest.id,
+        version=manifest.version,
+        features=dict(manifest.learnt["features"]),
+        settings=asdict(manifest.settings),
         authors=fitted.authors,
         degrees_of_freedom=tuple(fitted.model.degrees_of_freedom.tolist()),
         held_out=fitted.calibration.held_out,
         calibration=asdict(fitted.calibration.pooling),
         none_of_these=_none_of_these(fitted),
-        verification=_in_short(manifest["verifier"]),
+        verification=_in_short(manifest.learnt["verifier"]),
         latent_dim=fleet.architecture.latent_dim,
         members=len(fleet),
         component=fitted.model.component,

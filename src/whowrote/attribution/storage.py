@@ -1,7 +1,7 @@
 """A fitted attributor in a folder: a manifest in JSON, safetensors beside it. No pickle, no texts.
 
 ===================== ==========================================================================
-manifest.json         settings, authors, calibration, and the hash of every other file
+manifest.json         settings, authors, calibration, the hash of every other file and its own
 features.safetensors  what the features learnt: hashes of n-grams and how rare they are
 extractor.safetensors the weights of the neural extractor
 contrasts.safetensors the linear maps of sparse features
@@ -13,44 +13,44 @@ training.safetensors  SHA-256 of the training texts, to recognise one, and where
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from whowrote import __version__
 from whowrote.arrays import Arrays
-from whowrote.attribution.answers import Enrolled
 from whowrote.attribution.calibration import Calibration
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.fitted_attributor import FittedAttributor, TrainingTexts
+from whowrote.attribution.manifest import (
+    FILES,
+    KIND,
+    MODEL,
+    PARTS,
+    Manifest,
+    StoredFile,
+    check_files,
+    holds_model,
+    learnt_hash,
+    learnt_of,
+)
+from whowrote.attribution.manifest import MANIFEST as MANIFEST
+from whowrote.attribution.manifest import read_manifest as read_manifest
 from whowrote.attribution.profiles import Profiles
 from whowrote.attribution.rows import Reader
 from whowrote.attribution.verification import restore_verifier
-from whowrote.errors import InputError
-from whowrote.estimators.fitted_classifier import FittedClassifier
-from whowrote.features.fitted_features import restore_features
+from whowrote.drafts import PROBE_BYTES, draft_folder, former_of, put, resolved, strangers, sync
+from whowrote.errors import InputError, first_line
+from whowrote.estimators.fitted_classifier import FLEET, SCALING, FittedClassifier
+from whowrote.estimators.fitted_classifier import KINDS as CLASSIFIERS
+from whowrote.estimators.stored_fleet import require_finite
+from whowrote.features.fitted_features import WEIGHTS, restore_features
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
-
-FORMAT = 1
-KIND = "Attributor"
-MANIFEST = "manifest.json"
-ENTRIES = (
-    *("id", "version", "settings", "authors", "log_share", "calibration", "verifier"),
-    *("features", "files"),
-)
-PARTS = ("features", "training", "contrasts", "profiles")
-MODEL = "model.safetensors"
-
+from whowrote.files import ModelFile, below, read_model_file, sha256_of, write_model_file
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -60,16 +60,10 @@ def fingerprint(fitted: FittedAttributor) -> str:
 
     Limit and prior are no part of it: they may change, and every answer names them.
     """
-    values = {name: value for name, value in _values(fitted).items() if name != "settings"}
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode())
     state = fitted.model.fleet.state_dict()
-    arrays = {name: tensor.cpu().numpy() for name, tensor in state.items()}
-    for part in (*_parts(fitted).values(), arrays, fitted.model.scaling.state()):
-        for name in sorted(part):
-            digest.update(name.encode() + np.ascontiguousarray(part[name]).tobytes())
-    for path in fitted.reader.features.stored().files.values():
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    fleet = {name: tensor.cpu().numpy() for name, tensor in state.items()}
+    arrays = (*_parts(fitted).values(), fleet, fitted.model.scaling.state())
+    return learnt_hash(learnt_of(fitted), arrays, fitted.reader.features.stored().files.values())
 
 
 def _parts(fitted: FittedAttributor) -> dict[str, Arrays]:
@@ -90,119 +84,193 @@ def _parts(fitted: FittedAttributor) -> dict[str, Arrays]:
     return {name: arrays for name, arrays in parts.items() if arrays}
 
 
-def _values(fitted: FittedAttributor) -> dict[str, Any]:
-    """Plain values of what was learnt."""
-    return {
-        "settings": {
-            "passage_words": fitted.reader.words,
-            "none_below": fitted.none_below,
-            "false_attributions": fitted.false_attributions,
-            "prior": fitted.prior,
-            "random_state": int(fitted.random_state),
-        },
-        "authors": [asdict(author) for author in fitted.authors],
-        "log_share": fitted.log_share.tolist(),
-        "calibration": fitted.calibration.to_dict(),
-        "verifier": None if fitted.verifier is None else fitted.verifier.to_dict(),
-        "features": dict(fitted.reader.features.stored().values),
-    }
-
-
 def save(fitted: FittedAttributor, path: Path, *, overwrite: bool = False) -> Path:
     """Write the folder beside its place, then put it there in one step."""
-    check_place(path, overwrite)
-    with _folder_in_one_step(path) as draft:
-        for name, arrays in _parts(fitted).items():
-            write_model_file(draft / f"{name}.safetensors", ModelFile(f"{KIND} {name}", {}, arrays))
-        fitted.model.save(draft / MODEL)
-        for name, source in fitted.reader.features.stored().files.items():
-            shutil.copyfile(source, draft / name)
-        files = {
-            file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
-            for file in sorted(draft.iterdir())
-        }
-        manifest = {
-            "format": FORMAT,
-            "kind": KIND,
-            "version": __version__,
-            "id": fitted.id,
-            **_values(fitted),
-            "files": files,
-        }
-        text = json.dumps(manifest, indent=1, sort_keys=True, ensure_ascii=False)
-        (draft / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    with new_folder(path, overwrite=overwrite) as draft:
+        write(fitted, draft)
     return path
+
+
+def write(fitted: FittedAttributor, folder: Path) -> None:
+    """Write every file of a model into an empty folder, the manifest last."""
+    for name, arrays in _parts(fitted).items():
+        write_model_file(folder / f"{name}.safetensors", ModelFile(f"{KIND} {name}", {}, arrays))
+    fitted.model.save(folder / MODEL)
+    for name, source in fitted.reader.features.stored().files.items():
+        shutil.copyfile(source, folder / name)
+        sync(folder / name)
+    files = {
+        file.name: StoredFile(file.stat().st_size, sha256_of(file))
+        for file in sorted(folder.iterdir())
+    }
+    # Anew: the id of a model from a folder of before is of what its values were called then.
+    text = Manifest.of(replace(fitted, id=fingerprint(fitted)), files).text()
+    (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+    sync(folder / MANIFEST)
+
+
+@contextmanager
+def new_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """An empty folder to write a model into; it is put in its place when all went well.
+
+    Begin before the work: whether it can be written there is known then, and nobody else can write
+    there meanwhile.
+    """
+    target = resolved(path)
+    check_place(target, overwrite)
+    with draft_folder(target, is_ours) as draft:
+        check_place(target, overwrite)  # once more, for another process may just have written it
+        probe = draft / MANIFEST
+        probe.write_bytes(bytes(PROBE_BYTES))
+        sync(probe)
+        probe.unlink()
+        yield draft
+        check_place(target, overwrite)
+        put(draft, target, is_ours)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a file of that name belongs into a model folder."""
+    return name == MANIFEST or name in FILES
 
 
 def check_place(path: Path, overwrite: bool) -> None:
     """Whether a model may be written here; if not, a sentence on why."""
-    if path.is_file():
+    if path.is_dir():
+        if any(path.iterdir()):
+            _check_folder(path, overwrite)
+    elif path.exists():
         raise InputError(f"'{path}' is a file; a model is a folder: give another name")
-    if path.is_dir() and any(path.iterdir()):
-        if not (path / MANIFEST).is_file():
-            raise InputError(
-                f"'{path}' is a folder with other things in it; a model needs one of its own: "
-                "give another name"
-            )
-        if not overwrite:
-            raise InputError(
-                f"'{path}' holds a model already, which is not written over unasked: give another "
-                "name, or overwrite=True (--overwrite)"
-            )
 
 
-@contextmanager
-def _folder_in_one_step(path: Path) -> Iterator[Path]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    try:
-        yield draft
-        draft.chmod(0o755)
-        if path.is_dir():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-            os.replace(path, old / "old")
-            try:
-                os.replace(draft, path)
-            except OSError:
-                os.replace(old / "old", path)
-                raise
-            finally:
-                shutil.rmtree(old)
-        else:
-            os.replace(draft, path)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
+def _check_folder(path: Path, overwrite: bool) -> None:
+    if not holds_model(path):
+        raise InputError(
+            f"'{path}' is a folder with other things in it; a model needs one of its own: "
+            "give another name"
+        )
+    if not overwrite:
+        raise InputError(
+            f"'{path}' holds a model already, which is not written over unasked: give another "
+            "name, or overwrite=True (--overwrite)"
+        )
+    others = strangers(path, is_ours)
+    if others:
+        raise InputError(
+            f"'{path}' holds '{others[0]}' beside a model; what is not of whowrote's making is not "
+            "removed: take it away, or give another name"
+        )
 
 
 # -- reading -------------------------------------------------------------------------------------
 
 
-def load(path: Path) -> FittedAttributor:
-    """Read what :func:`save` wrote, with every file checked; the answers are equal."""
+def load(path: Path, encoder: str | None = None) -> FittedAttributor:
+    """Read what :func:`save` wrote, with every file checked; the answers are equal.
+
+    A sentence encoder that the folder names is loaded only if ``encoder`` names it too.
+    """
+    if not path.exists() and former_of(resolved(path)).is_dir():
+        raise InputError(
+            f"there is no model at '{path}'; a process died while it was replaced, and the former "
+            f"one lies in '{former_of(resolved(path))}': rename it"
+        )
     manifest = read_manifest(path)
-    check_files(path, manifest)
+    check_files(path, manifest.files)
+    try:
+        return _restored(path, manifest, encoder)
+    except InputError:
+        raise
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"the parts of '{path}' do not go together ({first_line(problem)}); train the model "
+            "again"
+        ) from None
+
+
+def _restored(path: Path, manifest: Manifest, encoder: str | None) -> FittedAttributor:
     parts = {
         name: read_model_file(path / f"{name}.safetensors", f"{KIND} {name}").arrays
         for name in PARTS
-        if f"{name}.safetensors" in manifest["files"]
+        if f"{name}.safetensors" in manifest.files
     }
-    features = restore_features(manifest["features"], parts.get("features", {}), path)
-    settings = manifest["settings"]
+    model = read_model_file(path / MODEL, *CLASSIFIERS)
+    _check_id(path, manifest, parts, model)
+    learnt, settings, authors = manifest.learnt, manifest.settings, len(manifest.authors)
+    features = restore_features(learnt["features"], parts.get("features", {}), path, encoder)
+    _check_arrays(features, parts, authors)
+    classifier = FittedClassifier.restore(model, "auto")
+    if classifier.n_components != authors:
+        raise InputError(
+            f"'{path}' names {authors} authors and its mixture has {classifier.n_components} "
+            "components; train the model again"
+        )
     return FittedAttributor(
-        authors=tuple(Enrolled(**author) for author in manifest["authors"]),
-        reader=_reader(features, parts, settings["passage_words"]),
-        model=FittedClassifier.load(path / MODEL),
-        log_share=np.array(manifest["log_share"]),
+        authors=manifest.authors,
+        reader=_reader(features, parts, settings.passage_words),
+        model=classifier,
+        log_share=np.array(learnt["log_share"]),
         profiles=Profiles.restore(list(features.blocks().values()), parts["profiles"]),
-        calibration=Calibration.from_dict(manifest["calibration"]),
-        verifier=restore_verifier(manifest["verifier"], len(manifest["authors"])),
+        calibration=Calibration.from_dict(learnt["calibration"]),
+        verifier=restore_verifier(learnt["verifier"], authors),
         training=_training(parts["training"]),
-        none_below=settings["none_below"],
-        prior=settings["prior"],
-        false_attributions=settings.get("false_attributions", 0.05),
-        random_state=settings["random_state"],
-        id=manifest["id"],
+        none_below=settings.none_below,
+        prior=settings.prior,
+        false_attributions=settings.false_attributions,
+        random_state=settings.random_state,
+        id=manifest.id,
     )
+
+
+def _check_id(
+    path: Path, manifest: Manifest, parts: Mapping[str, Arrays], model: ModelFile
+) -> None:
+    """The id is that of what lies there: no name or number was exchanged under it."""
+    weights = [path / WEIGHTS] if WEIGHTS in manifest.files else []
+    dense = manifest.learnt["features"].get("dense", manifest.learnt["features"])
+    if bool(weights) != (dense["kind"] in ("adhominem", "style")):
+        raise InputError(
+            f"'{path}' has weights of an extractor and features that use none, or the other way "
+            "round; train the model again"
+        )
+    order = ("features", "training", "profiles", "contrasts")
+    own = [parts[name] for name in order if name in parts]
+    arrays = (*own, below(FLEET, model.arrays), below(SCALING, model.arrays))
+    if learnt_hash(manifest.learnt, arrays, weights) != manifest.id:
+        raise InputError(
+            f"'{path}' is not the model whose id it bears ({manifest.id[:16]}): something that was "
+            "learnt has been changed; copy the whole folder again, or train the model again"
+        )
+
+
+def _check_arrays(features: FittedFeatures, parts: Mapping[str, Arrays], authors: int) -> None:
+    """Shapes and values on which an answer would stumble otherwise."""
+    training, profiles = parts["training"], parts["profiles"]
+    texts = len(training["sha256"])
+    shapes = {"sha256": (texts, 32), "codes": (texts,), "latents": (texts, -1)}
+    for number in range(len(features.blocks())):
+        shapes |= {f"means.{number}": (authors, -1), f"lengths.{number}": (authors,)}
+    for name, shape in shapes.items():
+        _check_shape(name, (training if name in training else profiles)[name], shape)
+    codes = training["codes"]
+    if training["sha256"].dtype != np.uint8 or codes.dtype.kind != "i":
+        raise InputError("the hashes of the training texts are no hashes; train the model again")
+    if texts and not (codes.min() >= 0 and codes.max() < authors):
+        raise InputError("a training text is by nobody of the model; train the model again")
+    contrasts = parts.get("contrasts", {})
+    for name, array in contrasts.items():
+        known = contrasts.get(name.replace("weights", "bias"), array).shape[-1]
+        _check_shape(name, array, (-1, known) if name.startswith("weights") else (known,))
+        if known > authors:
+            raise InputError(f"{name!r} is of {known} authors and the model has {authors}")
+
+
+def _check_shape(name: str, array: NDArray[np.generic], shape: tuple[int, ...]) -> None:
+    """Require finite numbers in a shape; -1 is any length."""
+    pairs = zip(array.shape, shape, strict=False)
+    if len(array.shape) != len(shape) or any(m not in (n, -1) for n, m in pairs):
+        raise InputError(f"the shape of {name!r} is {array.shape}; it must be {shape} (-1: any)")
+    require_finite(name, array)
 
 
 def _reader(features: FittedFeatures, parts: Mapping[str, Arrays], words: int) -> Reader:
@@ -217,38 +285,3 @@ def _reader(features: FittedFeatures, parts: Mapping[str, Arrays], words: int) -
 def _training(arrays: Arrays) -> TrainingTexts:
     hashes = tuple(row.tobytes().hex() for row in arrays["sha256"])
     return TrainingTexts(hashes, arrays["latents"], arrays["codes"])
-
-
-def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a model folder; every way in which it may be wrong has its own sentence."""
-    place = path / MANIFEST
-    if not place.is_file():
-        raise InputError(
-            f"there is no model at '{path}' (no {MANIFEST} in it); give the folder that "
-            "`whowrote train` or save() wrote"
-        )
-    try:
-        manifest: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
-        found = manifest["format"], manifest["kind"]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(f"'{place}' is damaged; train the model again") from None
-    if found != (FORMAT, KIND):
-        raise InputError(
-            f"'{path}' has model format {found[0]} ({found[1]}, written by whowrote "
-            f"{manifest.get('version')}), this version reads {FORMAT}; train it again or change "
-            "versions"
-        )
-    missing = [entry for entry in ENTRIES if entry not in manifest]
-    if missing:
-        raise InputError(f"'{place}' is damaged (no {missing[0]}); train the model again")
-    return manifest
-
-
-def check_files(path: Path, manifest: dict[str, Any]) -> None:
-    """Whether every file is there and is what was saved; if not, a sentence on which."""
-    for name, about in manifest["files"].items():
-        if not (path / name).is_file() or sha256_of(path / name) != about["sha256"]:
-            raise InputError(
-                f"'{path / name}' is missing or is not what was saved; copy the whole folder "
-                "again, or train the model again"
-            )

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from whowrote.drafts import held
 from whowrote.errors import InputError
 from whowrote.files import canonical_hash, canonical_json, write_text
 
@@ -86,9 +87,23 @@ def _entry(line: bytes) -> Entry | None:
     return entry if sound else None
 
 
-def append(path: Path, action: str, details: Mapping[str, Any]) -> Entry:
-    """Write a further entry; the file is the old one or the new one, never a part."""
+def append(path: Path, action: str, details: Mapping[str, Any], after: str | None = None) -> Entry:
+    """Write a further entry; the file is the old one or the new one, never a part.
+
+    One process at a time. ``after``: the head that the details were made for; another one says that
+    somebody else has written meanwhile.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with held(path.parent, path):
+        return _append(path, action, details, after)
+
+
+def _append(path: Path, action: str, details: Mapping[str, Any], after: str | None) -> Entry:
     log = read_log(path) if path.exists() else Log(())
+    if after is not None and log.head != after:
+        raise InputError(
+            f"another process has written into '{path}' meanwhile; run the command again"
+        )
     if log.broken:
         raise InputError(
             f"{log.broken}; nothing can follow it: restore the log from a copy, or begin a new case"

@@ -156,7 +156,8 @@ class Case:
         self._refuse_doubles(found)
         for exhibit, text in zip(found, corpus.texts, strict=True):
             write_text(self.folder / exhibit.file, text)
-        append(self.folder / LOG, "add", {"texts": [asdict(one) for one in found]})
+        added = {"texts": [asdict(one) for one in found]}
+        append(self.folder / LOG, "add", added, after=self.log.head)
         return Case.open(self.folder)
 
     def _refuse_doubles(self, found: Iterable[Exhibit]) -> None:

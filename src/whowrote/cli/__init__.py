@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import sys
 import warnings
 from importlib import import_module
 from importlib.metadata import entry_points, requires, version
@@ -19,6 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from whowrote import __version__
+from whowrote.cli.faults import guarded, leave, prepare_streams
 from whowrote.errors import InputError
 from whowrote.formatting import printable
 
@@ -54,6 +54,11 @@ class _Commands(TyperGroup):
             for name in [cmd_name] if known else self.list_commands(ctx):
                 self.commands.setdefault(name, _command(name))
         return self.commands.get(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what the system refuses, and Ctrl-C, become a sentence."""
+        with guarded():
+            return super().invoke(ctx)
 
 
 def _command(name: str) -> Any:
@@ -120,7 +125,8 @@ def _tell(message: Warning | str, *_: Any) -> None:
 
 
 def main() -> None:
-    """Run the command line; bad input is one sentence on standard error and status 2."""
+    """Run the command line; whatever goes wrong is one sentence on standard error and status 2."""
+    prepare_streams()
     # Threads that wait for each other must sleep, not spin: beside another busy program a spinning
     # one takes the core that the other thread waits for, and seconds go by on milliseconds of work.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is imported
@@ -128,8 +134,4 @@ def main() -> None:
     # takes longer than an answer.
     atexit.register(gc.freeze)
     warnings.showwarning = _tell  # type: ignore[assignment]
-    try:
-        app()
-    except InputError as problem:
-        typer.echo(printable(f"whowrote: {problem}"), err=True)
-        sys.exit(2)
+    leave(app)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whowrote.cli.options import AsJson, ModelPath, Quiet, Seed, read_corpus, say, told_on_stderr
+from whowrote.cli.options import (
+    AsJson,
+    ModelPath,
+    Quiet,
+    Seed,
+    file_to_write,
+    read_corpus,
+    say,
+    told_on_stderr,
+)
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.formatting import count, percent, screen, table
 
@@ -42,7 +51,7 @@ def explain(
         Path | None,
         typer.Option(help="Texts by known authors: lines around the n-grams are shown from them."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with the marked text.")] = None,
+    html: Annotated[Path | None, file_to_write("Write a page with the marked text.")] = None,
     draws: Annotated[
         int, typer.Option(min=2, help="Random deletions beside the marked one, at each share.")
     ] = 20,
@@ -133,8 +142,8 @@ def roll(
             "expression that finds headings, such as '^CHAPTER .*'."
         ),
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw it as .png or .svg.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a row per window.")] = None,
+    plot: Annotated[Path | None, file_to_write("Draw it as .png or .svg.")] = None,
+    csv: Annotated[Path | None, file_to_write("Write a row per window.")] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -20,6 +20,7 @@ from whowrote.cli.options import (
     Quiet,
     Seed,
     TextColumn,
+    folder_to_write,
     read_corpus,
     say,
 )
@@ -211,9 +212,7 @@ MARKS = {True: "right", False: "WRONG"}
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the page and plots.")] = Path(
-        "whowrote-demo"
-    ),
+    out: Annotated[Path, folder_to_write("Folder for the page and plots.")] = Path("whowrote-demo"),
     presidents: Annotated[int, typer.Option(help="How many presidents to enrol.")] = 12,
     outsider: Annotated[
         str, typer.Option(help="A president who is not enrolled, by full name.")

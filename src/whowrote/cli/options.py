@@ -19,6 +19,33 @@ FORMATS = (
     "pan-verification"
 )
 
+
+def file_to_write(help: str) -> Any:
+    """An option that names a file; that it can be written is known before the work."""
+    return typer.Option(help=help, callback=_probed_file)
+
+
+def folder_to_write(help: str) -> Any:
+    """An option that names a folder; that files can be written in it is known before the work."""
+    return typer.Option(help=help, callback=_probed_folder)
+
+
+def _probed_file(path: Path | None) -> Path | None:
+    from whowrote.drafts import probe
+
+    if path is not None:
+        probe(path)
+    return path
+
+
+def _probed_folder(path: Path | None) -> Path | None:
+    from whowrote.drafts import probe
+
+    if path is not None:
+        probe(path, folder=True)
+    return path
+
+
 CorpusPath = Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")]
 ModelPath = Annotated[Path, typer.Argument(help="The folder that `whowrote train` wrote.")]
 Format = Annotated[str | None, typer.Option(help=f"The format, if not to be detected: {FORMATS}.")]
@@ -41,7 +68,8 @@ Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a model that is there already.")
 ]
 Plots = Annotated[
-    Path | None, typer.Option(help="Folder for plots as PNG and SVG; none by default.")
+    Path | None,
+    folder_to_write("Folder for plots as PNG and SVG; none by default."),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")]
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]

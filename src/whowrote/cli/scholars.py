@@ -19,6 +19,7 @@ from whowrote.cli.options import (
     Quiet,
     Seed,
     TextColumn,
+    file_to_write,
     read_corpus,
     say,
     told_on_stderr,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from whowrote.stress import Condition, Stress
     from whowrote.stylometry import Consensus, Distances, SideBySide, Zeta
 
-Plot = Annotated[Path | None, typer.Option(help="Draw it as .png or .svg.")]
+Plot = Annotated[Path | None, file_to_write("Draw it as .png or .svg.")]
 Questioned = Annotated[
     list[str] | None,
     typer.Option(help="A name in the author column that stands for 'questioned'; may be repeated."),
@@ -149,9 +150,12 @@ def tree(
         int, typer.Option(min=0, help="Join known texts to samples of so many words; 0: do not.")
     ] = 0,
     strength: Annotated[float, typer.Option(help="Share of trees that must have a group.")] = 0.5,
-    newick: Annotated[Path | None, typer.Option(help="Write the tree.")] = None,
-    graphml: Annotated[Path | None, typer.Option(help="Write the network of neighbours.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write its edges, as Gephi reads them.")] = None,
+    newick: Annotated[Path | None, file_to_write("Write the tree.")] = None,
+    graphml: Annotated[Path | None, file_to_write("Write the network of neighbours.")] = None,
+    csv: Annotated[
+        Path | None,
+        file_to_write("Write its edges, as Gephi reads them."),
+    ] = None,
     plot: Plot = None,
     format: Format = None,
     text_column: TextColumn = None,
@@ -226,7 +230,7 @@ def distances(
     words: Annotated[int, typer.Option(help="Most frequent words, for both Deltas.")] = 500,
     questioned: Questioned = None,
     leave_out: LeaveOut = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the whole table.")] = None,
+    csv: Annotated[Path | None, file_to_write("Write the whole table.")] = None,
     plot: Plot = None,
     format: Format = None,
     text_column: TextColumn = None,

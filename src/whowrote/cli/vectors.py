@@ -177,11 +177,13 @@ def train(
 
     Example: `whowrote extractor train experiments/extractor/shipped.toml`
     """
+    from whowrote.drafts import probe
     from whowrote.features.extractor.driver import train as run
     from whowrote.features.extractor.recipe import read_config
     from whowrote.features.extractor.run import WEIGHTS
 
     chosen = read_config(config)
+    probe(chosen.out, folder=True)
     with _training_bar() as show:
         outcome = run(
             chosen,
@@ -267,10 +269,12 @@ def sweep(
 
     Example: `whowrote sweep grid.toml --out results/grid --device cuda`
     """
+    from whowrote.drafts import probe
     from whowrote.sweep import RecordWarning, read_config, run_config
 
     asked = read_config(config)
     folder = config.with_suffix(".records") if out is None else out
+    probe(folder, folder=True)
     with told_on_stderr(RecordWarning):
         results = run_config(asked, folder, device=device, progress=not quiet)
     best = results.best(BY)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import operator
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -35,6 +36,7 @@ from whowrote.corpus.sources import binary, read_stream
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.formatting import count
 
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 __all__ = ["Corpus", "Document", "Note", "load", "stream"]
 
 
@@ -220,6 +222,12 @@ class Corpus:
     def require_attribution(self, *, min_authors: int = 2, min_texts: int = 2) -> None:
         """Check that attribution can be learnt here: enough authors, enough texts of each."""
         counts = Counter(author for author in self.authors if author is not None)
+        for author in counts:
+            if _HALF_CHARACTER.search(str(author)):
+                raise InputError(
+                    f"author {author!r} has a name that is no text (half a character, or bytes of "
+                    "another encoding); rename the folder, or mend the column of the table"
+                )
         if len(counts) < min_authors:
             names = ", ".join(map(repr, sorted(counts))) or "none"
             raise InputError(

@@ -22,6 +22,7 @@ from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.estimators.scaling import Scaling
+from whowrote.estimators.stored_fleet import LOG_EXCESS, PUBLISHED_DF, check_stored
 from whowrote.files import ModelFile, below, read_model_file, write_model_file
 from whowrote.model import Architecture, Batch, DiagonalNormal, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
@@ -37,8 +38,6 @@ TAILS: dict[str, Callable[[FloatArray, FloatArray, int], FloatArray]] = {
     "standard-normal": lambda delta, df, d: chdtrc(d, delta.astype(np.float64)),
 }
 """How often a point of a component is at least as far out, by its family."""
-PUBLISHED_DF = "mixture.raw_df"
-"""Where files of before keep the degrees of freedom, by their published parameter."""
 FLEET, SCALING, RANKS = "fleet.", "scaling.", "ranks."
 """What the names of their arrays begin with."""
 LEAST_RANKED_ROWS = 10
@@ -434,6 +433,7 @@ class FittedClassifier:
     @classmethod
     def restore(cls, stored: ModelFile, device: str) -> Self:
         """Put it together again; answers are bit-equal on the same kind of device."""
+        check_stored(stored, FLEET, SCALING, RANKS)
         shape, members = dict(stored.values["architecture"]), stored.values["members"]
         settings = dict(stored.values["parameters"])
         if "n_components" not in settings:  # a classifier; files of before began at random
@@ -442,7 +442,7 @@ class FittedClassifier:
         arrays = below(FLEET, stored.arrays)
         state = {name: torch.as_tensor(array) for name, array in arrays.items()}
         if PUBLISHED_DF in state:
-            state["mixture.log_excess"] = from_published_df(state.pop(PUBLISHED_DF))
+            state[LOG_EXCESS] = from_published_df(state.pop(PUBLISHED_DF))
         fleet = MixtureVAE(Architecture(**shape), [Member(**one) for one in members])
         fleet.to(dtype=state["mixture.loc"].dtype)
         fleet.load_state_dict(state)

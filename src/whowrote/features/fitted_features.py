@@ -21,11 +21,12 @@ from scipy import sparse
 
 from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.errors import InputError, first_line
-from whowrote.features.counting import FittedNGrams, counted_once
+from whowrote.features.counting import READINGS, FittedNGrams, counted_once
 from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
 from whowrote.files import below, sha256_of
 from whowrote.progress import tell
+from whowrote.schema import HASH, by_kind, listed, number, one_of, record, text, whole
 
 WEIGHTS = "extractor.safetensors"
 """The extractor's file in a model folder."""
@@ -35,6 +36,51 @@ NGRAMS = "ngrams."
 """What the names of the n-grams' arrays begin with, beside those of a hybrid."""
 MOST_READ, STRETCHES = 3000, 6
 """Words of a text that its style vector is made of, and in how many stretches they lie."""
+_SECTION = whole(1, 2**31)
+_PAIR = listed(whole(1, 2**31), 2, 2)
+_DENSE = {
+    "adhominem": record({"kind": one_of("adhominem"), "section": _SECTION}),
+    "style": record(
+        {
+            "kind": one_of("style"),
+            "size": one_of("large", "small"),
+            "section": _SECTION,
+            WEIGHTS_ID: HASH,
+        }
+    ),
+    "sentences": record(
+        {
+            "kind": one_of("sentences"),
+            "model": text(r"[^\x00-\x1f\ud800-\udfff]{1,500}", "a name or a folder"),
+            "batch_size": whole(1, 10**6),
+        }
+    ),
+}
+_NGRAMS = record(
+    {"kind": one_of("ngrams")},
+    {
+        "min_df": lambda value, place: (one_of("auto") if isinstance(value, str) else _PAIR)(
+            value, place
+        ),
+        "max_features": _PAIR,
+        "readings": listed(one_of(*READINGS), 1, len(READINGS)),
+    },
+)
+STORED_FEATURES = by_kind(
+    {
+        **_DENSE,
+        "ngrams": _NGRAMS,
+        "hybrid": record(
+            {
+                "kind": one_of("hybrid"),
+                "weight": number(0),
+                "dense": by_kind(_DENSE),
+                "ngrams": _NGRAMS,
+            }
+        ),
+    }
+)
+"""What a model folder may say of its features: known kinds with their own settings, no other."""
 _WORD = re.compile(r"\S+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -135,9 +181,14 @@ class FittedSentences(FittedFeatures):
     model: Any
     batch_size: int
     device: str | None = None
+    asked: bool = True
+    """Whether the user named it. A file that names an encoder is no reason to load it: the files
+    of an encoder can hold code."""
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One row per text."""
+        if not self.asked:
+            require_asked(str(self.model), None)
         # The models' tokenizers take valid Unicode only; half a character says nothing anyway.
         texts = [_SURROGATE.sub("\ufffd", text) for text in checked_texts(X)]
         ready = hasattr(self.model, "encode") and not isinstance(self.model, str)
@@ -151,6 +202,20 @@ class FittedSentences(FittedFeatures):
         """Its name or folder; an object has no place in a file."""
         require_named(self.model)
         return Stored({"kind": self.kind, "model": self.model, "batch_size": self.batch_size})
+
+
+def require_asked(model: str, encoder: str | None) -> None:
+    """Whether the user named the sentence encoder that a model folder names."""
+    if encoder is None:
+        raise InputError(
+            f"the model folder names the sentence encoder {model!r}, which is not loaded unless "
+            "you name it too, for an encoder can hold code: where you trust it, "
+            f"Attributor.load(folder, encoder={model!r})"
+        )
+    if encoder != model:
+        raise InputError(
+            f"encoder is {encoder!r}; the model was made with {model!r}: give that one"
+        )
 
 
 def require_named(model: Any) -> None:
@@ -172,7 +237,9 @@ def _loaded(model: str, device: str | None) -> Any:
             "installed: pip install 'whowrote[sentences]', or use AdHominem()"
         ) from None
     try:
-        return SentenceTransformer(model, device=device)
+        return SentenceTransformer(
+            model, device=device, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError) as problem:
         raise InputError(
             f"sentence-transformers cannot load '{model}' ({first_line(problem)}); give "
@@ -267,33 +334,63 @@ def as_dense(rows: Any) -> NDArray[np.float64]:
     return np.asarray(rows, dtype=np.float64)
 
 
-def restore_features(values: Mapping[str, Any], arrays: Arrays, folder: Path) -> FittedFeatures:
-    """What a model folder holds of a feature set, ready to read texts; files lie in ``folder``."""
+def restore_features(
+    values: Mapping[str, Any], arrays: Arrays, folder: Path, encoder: str | None = None
+) -> FittedFeatures:
+    """What a model folder holds of a feature set, ready to read texts; files lie in ``folder``.
+
+    ``encoder`` is the sentence encoder that the user names: no other one is loaded.
+    """
+    try:
+        STORED_FEATURES(values, "features")
+    except InputError as problem:
+        raise InputError(
+            f"'{folder}' has features that this version does not know ({problem}); train the model "
+            "again or change versions"
+        ) from None
     settings = {name: value for name, value in values.items() if name != "kind"}
     match values["kind"]:
         case "hybrid":
-            return FittedHybrid(
-                restore_features(settings["dense"], {}, folder),
-                _ngrams(settings["ngrams"], below(NGRAMS, arrays)),
-                np.asarray(arrays["mean"]),
-                np.asarray(arrays["scale"]),
-                settings["weight"],
-            )
+            dense = restore_features(settings["dense"], {}, folder, encoder)
+            ngrams = _ngrams(settings["ngrams"], below(NGRAMS, arrays))
+            mean, scale = np.asarray(arrays["mean"]), np.asarray(arrays["scale"])
+            if mean.ndim != 1 or mean.shape != scale.shape or not (scale > 0).all():
+                raise InputError(
+                    f"the scales of the features in '{folder}' are not as many as "
+                    "their means, or not above 0; train the model again"
+                )
+            return FittedHybrid(dense, ngrams, mean, scale, settings["weight"])
         case "ngrams":
             return _ngrams(values, arrays)
         case "adhominem":
             return FittedAdHominem(folder / WEIGHTS, settings["section"])
         case "style":
             return _style(settings, folder)
-        case "sentences":
-            return FittedSentences(settings["model"], settings["batch_size"])
-        case other:
-            raise InputError(
-                f"'{folder}' has features of the kind {other!r}, which this version does not know; "
-                "train the model again or change versions"
-            )
+        case _:
+            return _sentences(settings, encoder)
+
+
+def _sentences(settings: Mapping[str, Any], encoder: str | None) -> FittedSentences:
+    if encoder is not None:
+        require_asked(settings["model"], encoder)
+    return FittedSentences(settings["model"], settings["batch_size"], asked=encoder is not None)
 
 
 def _ngrams(values: Mapping[str, Any], arrays: Arrays) -> FittedNGrams:
+    for name in (one for one in arrays if one.endswith(".keys")):
+        keys, idf = arrays[name], arrays.get(f"{name.removesuffix('.keys')}.idf")
+        ordered = keys.dtype == np.int64 and keys.ndim == 1 and _ascending(keys.view(np.uint64))
+        if idf is None or idf.shape != keys.shape or not ordered or not np.isfinite(idf).all():
+            raise InputError(
+                f"the n-grams {name!r} of the model are not in order, or not as many as their "
+                "weights; train the model again"
+            )
     settings = {name: value for name, value in values.items() if name != "kind"}
-    return FittedNGrams.restore(arrays, settings)
+    found = FittedNGrams.restore(arrays, settings)
+    if not found.grams:
+        raise InputError("the model has n-grams as features and holds none; train it again")
+    return found
+
+
+def _ascending(keys: NDArray[np.uint64]) -> bool:
+    return bool((keys[1:] > keys[:-1]).all())

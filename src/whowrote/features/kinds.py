@@ -10,7 +10,12 @@ from typing import Any
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
 from whowrote.features.counting import READINGS
-from whowrote.features.fitted_features import WEIGHTS_ID, require_named
+from whowrote.features.fitted_features import (
+    STORED_FEATURES,
+    WEIGHTS_ID,
+    require_asked,
+    require_named,
+)
 from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.ngrams import NGrams
@@ -95,20 +100,27 @@ def require_storable(features: Any) -> None:
         require_named(features.model)
 
 
-def with_settings(values: Mapping[str, Any]) -> TextFeatures:
+def with_settings(values: Mapping[str, Any], encoder: str | None = None) -> TextFeatures:
     """An unfitted feature set with the settings that a model folder tells of.
 
-    The weights of its extractor are those of the package: it learns anew.
+    The weights of its extractor are those of the package: it learns anew. A sentence encoder is
+    none but the one that the user names as ``encoder``.
     """
+    STORED_FEATURES(values, "features")  # nothing but known kinds with their own settings
     settings = {name: value for name, value in values.items() if name not in ("kind", WEIGHTS_ID)}
     match values["kind"]:
         case "hybrid":
-            dense, ngrams = (with_settings(settings.pop(half)) for half in ("dense", "ngrams"))
+            dense, ngrams = (
+                with_settings(settings.pop(half), encoder) for half in ("dense", "ngrams")
+            )
             assert isinstance(ngrams, NGrams)  # for the type checker: a hybrid holds no other
             return Hybrid(dense, ngrams, **settings)
         case "ngrams":
             listed = {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()}
             return NGrams(**listed)
+        case "sentences":
+            require_asked(settings["model"], encoder)
+            return SentenceEncoder(**settings)
         case kind:
             made: TextFeatures = KINDS[kind](**settings)
             return made

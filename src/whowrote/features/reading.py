@@ -57,6 +57,9 @@ from whowrote.files import ModelFile, below, read_model_file, write_model_file
 
 KIND = "AdHominem"
 NGRAMS, STEPS, ENCODER = "ngrams/", "steps/", "encoder."
+MOST_TIMES = 16
+"""A file whose network cannot be larger than its own numbers so many times is not looked through
+before the network is made."""
 SMALLEST_MATRIX = 4096
 """Numbers; a smaller one is not worth 8 bits."""
 
@@ -107,6 +110,7 @@ def read_extractor(
     record = read_model_file(path, KIND)
     try:
         shape = Architecture.from_dict(record.values["architecture"])
+        _check_size(path, shape, record.arrays)
         network = Network(replace(shape, encoder=EncoderShape()) if small else shape)
         ngrams = _ngrams(record.arrays) if network.grams is not None else None
         skipped = (NGRAMS, STEPS, ENCODER) if network.encoder is None else (NGRAMS, STEPS)
@@ -127,6 +131,30 @@ def read_extractor(
         ) from None
     network.to(device).requires_grad_(False)
     return Extractor(network, vocabulary, longest, card, ngrams, pieces)
+
+
+def _check_size(path: Path, shape: Architecture, arrays: Arrays) -> None:
+    """Whether the arrays are as large as the shape says, before so much is allocated."""
+    wrong = max(len(shape.character_widths), shape.encoder.layers) > len(arrays)
+    if not wrong and _most_numbers(shape) > MOST_TIMES * sum(one.size for one in arrays.values()):
+        # Exact, and slow: torch loads what it needs for this for a second.
+        with torch.device("meta"):
+            needed = {n: tuple(v.shape) for n, v in Network(shape).state_dict().items()}
+        wrong = any(n not in arrays or arrays[n].shape != size for n, size in needed.items())
+    if wrong:
+        raise InputError(
+            f"the weights in '{path}' are not as large as the file says of them; copy the file "
+            "again, or train them again"
+        )
+
+
+def _most_numbers(shape: Architecture) -> int:
+    """At least so many as a network of a shape has: every table and layer as if it were largest."""
+    outer, inner = shape.to_dict(), asdict(shape.encoder)
+    sizes = {n: v for n, v in (*inner.items(), *outer.items()) if isinstance(v, int)}
+    tables = [sizes.pop(n) for n in ("n_words", "n_characters", "n_pieces", "n_grams")]
+    widest = max(*sizes.values(), *shape.character_widths)
+    return (max(tables) + (shape.encoder.layers + 1) * 12 * widest) * widest
 
 
 def _single(name: str, arrays: Arrays) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 from whowrote import __version__
 from whowrote.corpus.texts import Document, Note, stream
+from whowrote.drafts import held, probe, remove, require_regular, resolved, strangers, sync
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
 from whowrote.files import atomic_path, sha256_of
@@ -42,6 +43,8 @@ FEATURES = ("adhominem", "style", "sentences")
 TEXTS_PER_PART = 4096
 CHARACTERS_PER_PART = 16_000_000
 HEADER = b"whowrote"
+WHOLE = "whole.parquet"
+_PART = re.compile(r"part-\d{6,}\.parquet|whole\.parquet")
 
 
 @dataclass(frozen=True)
@@ -142,17 +145,16 @@ def embed_corpus(
     header = json.dumps({"version": __version__, **choice.identity()}, sort_keys=True)
     notes: Counter[str] = Counter()
     documents = stream(corpus, on_note=partial(_count, notes), **reading)
-    folder = target.with_name(f"{target.name}.parts")
-    folder.mkdir(parents=True, exist_ok=True)
-    make = partial(make_part, choice, header, folder)
-    parts = []
-    for part in _in_order(make, _runs(documents, texts_per_part), workers):
-        parts.append(part)
-        on_part(part)
-    if not parts:
-        shutil.rmtree(folder)
-        raise InputError(f"{corpus} holds no text; a corpus needs at least one: check the path")
-    dimensions = join_parts(folder, len(parts), target)
+    with _parts_of(target) as folder:
+        make = partial(make_part, choice, header, folder)
+        parts = []
+        for part in _in_order(make, _runs(documents, texts_per_part), workers):
+            parts.append(part)
+            on_part(part)
+        if not parts:
+            remove(folder, is_part)
+            raise InputError(f"{corpus} holds no text; a corpus needs at least one: check the path")
+        dimensions = join_parts(folder, len(parts), resolved(target))
     return Embedded(
         out=str(target),
         texts=sum(part.texts for part in parts),
@@ -177,6 +179,29 @@ def _check(target: Path, workers: int, texts_per_part: int, overwrite: bool) -> 
     for name, value in (("workers", workers), ("texts_per_part", texts_per_part)):
         if value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1: give a larger one")
+
+
+@contextmanager
+def _parts_of(target: Path) -> Iterator[Path]:
+    """The folder of the parts, for this process alone; nothing else may lie in it."""
+    place = resolved(target)
+    folder = place.with_name(f"{place.name}.parts")
+    require_regular(place)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with held(folder, target):
+        others = strangers(folder, is_part)
+        if others:
+            raise InputError(
+                f"'{folder}' holds '{others[0]}', which is no part of a table; it is removed when "
+                "the table is whole: take that away, or give another name"
+            )
+        probe(part_path(folder, 0))
+        yield folder
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of that name belongs into the folder of parts."""
+    return _PART.fullmatch(name) is not None
 
 
 def _count(notes: Counter[str], note: Note) -> None:
@@ -306,11 +331,12 @@ def join_parts(folder: Path, count: int, target: Path) -> int:
     """
     schema = pq.read_schema(part_path(folder, 0))
     with (
-        atomic_path(folder / "whole.parquet") as draft,
+        atomic_path(folder / WHOLE) as draft,
         pq.ParquetWriter(draft, schema, compression="zstd") as writer,
     ):
         for number in range(count):
             writer.write_table(pq.read_table(part_path(folder, number)))
-    os.replace(folder / "whole.parquet", target)
-    shutil.rmtree(folder)
+    os.replace(folder / WHOLE, target)
+    sync(target.parent)
+    remove(folder, is_part)
     return int(schema.field("vector").type.list_size)

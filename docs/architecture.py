@@ -47,6 +47,7 @@ FLOORS: tuple[dict[str, str], ...] = (
     {
         "evaluation": "cross-validation",
         "clustering": "texts without labels",
+        "linking": "accounts of one person",
         "stylometry": "Delta, Zeta, trees",
     },
     {

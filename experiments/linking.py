@@ -37,11 +37,9 @@ from whowrote.corpus.texts import load
 from whowrote.features import NGrams
 from whowrote.features.streaming import Choice
 from whowrote.files import write_text
-from whowrote.linking.accounts import Accounts
-from whowrote.linking.copies import find_copies
+from whowrote.linking.accounts import Accounts, find_copies
 from whowrote.linking.discovery import Found, find_links
-from whowrote.linking.linker import NGRAMS, STYLE
-from whowrote.linking.sketches import sketches
+from whowrote.linking.linker import NGRAMS, STYLE, sketches
 
 OUT = Path(__file__).parent / "results" / "linking.json"
 LEAST, MOST, ASKED, REVIEWS = 3, 10, 0.05, 200
@@ -68,8 +66,10 @@ class Case:
     copied: int
 
 
-def read(name: str, path: Path, features: str, size: str, vectors: Path | None) -> Read:
-    """The texts of a corpus and their rows."""
+def read(
+    name: str, path: Path, features: str, size: str, vectors: Path | None, grams: bool
+) -> Read:
+    """The texts of a corpus and their rows; ``grams``: sketches of n-grams as well."""
     corpus = load(path).labelled()
     author = np.unique(np.array(corpus.authors), return_inverse=True)[1]
     if vectors is None:
@@ -78,7 +78,8 @@ def read(name: str, path: Path, features: str, size: str, vectors: Path | None) 
         style = np.load(vectors)
     if len(style) != len(corpus):
         raise SystemExit(f"{vectors} has {len(style)} rows for {len(corpus)} texts")
-    views = {STYLE: np.asarray(style, np.float32), NGRAMS: sketches(corpus.texts)}
+    views = {STYLE: np.asarray(style, np.float32)}
+    views |= {NGRAMS: sketches(corpus.texts)} if grams else {}
     return Read(name, corpus.texts, author, np.array(corpus.word_counts), views)
 
 
@@ -307,7 +308,7 @@ def main() -> None:
     for one in given.corpus:
         name, path = one.split("=", 1)
         made = Path(vectors[name]) if name in vectors else None
-        corpora.append(read(name, Path(path), given.features, given.size, made))
+        corpora.append(read(name, Path(path), given.features, given.size, made, not given.scale))
     name = given.name or "+".join(one.name for one in corpora)
     record: dict[str, Any] = {
         "features": given.features,

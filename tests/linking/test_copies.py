@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from whowrote.linking.accounts import Accounts, halves
-from whowrote.linking.copies import find_copies
+from whowrote.linking.accounts import Accounts, find_copies, halves
 
 WORDS = [f"word{number}" for number in range(400)]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whowrote.errors import InputError
-from whowrote.linking import pruning
-from whowrote.linking.pruning import exact_neighbours, neighbours
+from whowrote.linking import neighbours as module
+from whowrote.linking.neighbours import exact_neighbours, neighbours
 
 
 def rows(n: int, size: int = 16) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -39,7 +39,7 @@ def test_a_graph_finds_nearly_all_and_says_how_many() -> None:
 def test_a_graph_that_misses_too_many_gives_way_to_exact_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pruning, "LEAST_RECALL", 1.1)  # more than there is
+    monkeypatch.setattr(module, "LEAST_RECALL", 1.1)  # more than there is
     X = rows(400)
     found = neighbours(X, X, 5, same=True, most_exact=100)
     assert (found.ids == exact_neighbours(X, X, 5, np.arange(400)).ids).all()

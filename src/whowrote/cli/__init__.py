@@ -25,7 +25,7 @@ COMMANDS = {
     **dict.fromkeys(("explain", "roll"), "explanations"),
     "evaluate": "measures",
     "cluster": "corpora",
-    "link": "aliases",
+    "link": "corpora",
     **dict.fromkeys(("zeta", "tree", "distances", "compare", "stress"), "scholars"),
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",

@@ -14,8 +14,15 @@ import numpy as np
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
 from whowrote.linking.accounts import Accounts, UnitRows, halves, unit_rows
-from whowrote.linking.pruning import MOST_EXACT, Neighbours, exact_neighbours, neighbours
-from whowrote.linking.standing import cohort_size, standing, standing_of_all
+from whowrote.linking.neighbours import (
+    MOST_EXACT,
+    Neighbours,
+    cohort_size,
+    exact_neighbours,
+    neighbours,
+    standing,
+    standing_of_all,
+)
 from whowrote.linking.weighing import LinkRatio, Prior, Simulated, rates
 from whowrote.progress import tell
 

@@ -1,4 +1,12 @@
-"""From a corpus, or two, to links: texts read, copies taken out, pairs weighed, a list made."""
+r"""From a corpus, or two, to links: texts read, copies taken out, pairs weighed, a list made.
+
+Beside style vectors stand sketches of n-grams, :math:`s(t) = V_D^\top g(t)`: *g* is the row of
+character and word n-grams of a text in which all but the commonest words are masked
+(:mod:`whowrote.features.counting`), habits of spelling, marks and small words, little of the topic.
+:math:`V_D` are the leading right singular vectors of the rows of some texts. They know of no
+account: axes on which each account has its own would make its halves more alike than two accounts
+of one person.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +15,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import excerpts
+from whowrote.features.ngrams import NGrams
 from whowrote.features.streaming import Choice
-from whowrote.linking.accounts import Accounts
-from whowrote.linking.copies import Copies, find_copies
+from whowrote.linking.accounts import Accounts, Copies, find_copies
 from whowrote.linking.discovery import Found, find_links
 from whowrote.linking.linked import Link, Links, group_numbers, groups_of
-from whowrote.linking.pruning import MOST_EXACT
-from whowrote.linking.sketches import sketches
+from whowrote.linking.neighbours import MOST_EXACT
+from whowrote.progress import tell
 
 STYLE, NGRAMS = "style vectors", "masked n-grams"
 FEWEST_WORDS = 100
 """Accounts of fewer words are left out."""
 MOST_COPIES = 100
+DIMENSIONS = 200
+MOST_TEXTS, MOST_COLUMNS = 3000, (8_000, 4_000)
+"""Texts that are learnt from; n-grams of characters and of words that count."""
+BLOCK = 1000
 LN10 = float(np.log(10.0))
 
 
@@ -269,3 +282,23 @@ class _Alike:
     def _unit(self, rows: IntArray) -> FloatArray:
         found = self.rows[rows] - self.centre
         return np.asarray(found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12))
+
+
+# -- sketches -----------------------------------------------------------------------------------
+
+
+def sketches(texts: Sequence[str], seed: int = 0) -> NDArray[np.float32]:
+    """(texts, columns): a sketch of every text."""
+    from sklearn.utils.extmath import randomized_svd  # late: loads scikit-learn
+
+    random = np.random.default_rng([seed, 31])
+    some = np.sort(random.permutation(len(texts))[:MOST_TEXTS])
+    ngrams = NGrams(readings=("masked",), max_features=MOST_COLUMNS)
+    known = ngrams.fit_transform([texts[row] for row in some])
+    size = min(DIMENSIONS, min(known.shape) - 1)
+    axes = randomized_svd(known, size, n_iter=2, random_state=seed)[2].T
+    found = []
+    for low in range(0, len(texts), BLOCK):
+        found.append((ngrams.transform(texts[low : low + BLOCK]) @ axes).astype(np.float32))
+        tell("sketching n-grams", min(low + BLOCK, len(texts)), len(texts))
+    return np.concatenate(found)

@@ -29,7 +29,8 @@ import numpy as np
 from whowrote import __version__
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.attribution import many_authors as module
-from whowrote.attribution.many_authors import FittedMany, ManyAuthors, Roster, author_means
+from whowrote.attribution.many_authors import FittedMany, ManyAuthors, Roster
+from whowrote.attribution.profiles import author_means
 from whowrote.files import write_text
 
 OUT = Path(__file__).parent / "results" / "many_authors.json"

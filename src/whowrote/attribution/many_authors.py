@@ -42,6 +42,7 @@ from whowrote.attribution.answers import (
     check_limit,
     words_of,
 )
+from whowrote.attribution.profiles import Space
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import excerpts
@@ -52,8 +53,8 @@ from whowrote.ratios import against_others
 
 FROM_AUTHORS = 500
 """From so many authors on, contrasts of each against all others are not learnt."""
-LEAST_REPEATED, MOST_HELD_OUT = 50, 1000
-"""Authors with two texts that a scale can be learnt from; texts that are held out to choose."""
+MOST_HELD_OUT = 1000
+"""Texts that are held out to choose."""
 SHAPES = ((0.5, False), (1.0, True))
 """How far the scatter inside authors is drawn to a sphere, and whether authors' is one as well."""
 TAILS = (40.0, 1000.0)
@@ -61,77 +62,6 @@ MOST_EXACT, CANDIDATES, LISTED, EFFORT = 20_000, 200, 10, 300
 """Means compared one by one; components weighed exactly; candidates told; width of a search."""
 NONE_BELOW = 0.02
 KIND = "many authors"
-
-
-@dataclass(frozen=True)
-class Space:
-    """Coordinates in which both scatters are diagonal; ``spread`` is b, ``df`` is nu."""
-
-    mean: FloatArray
-    axes: FloatArray
-    """(columns, D)."""
-    spread: FloatArray
-    df: float = 1000.0
-    temperature: float = 1.0
-
-    @classmethod
-    def learn(cls, rows: FloatArray, codes: IntArray, shrinkage: float, round_: bool) -> Self:
-        """Both scatters of unit rows, from authors with several texts, by moments."""
-        rows = unit(rows)
-        times = np.bincount(codes)
-        several = times > 1
-        if several.sum() < LEAST_REPEATED:
-            raise InputError(
-                f"{int(several.sum())} of {len(times)} authors have two texts; what one person "
-                f"varies is learnt from at least {LEAST_REPEATED} such authors: add texts"
-            )
-        means = author_means(rows, codes)
-        inside = (rows - means[codes])[several[codes]]
-        within = inside.T @ inside / (len(inside) - several.sum())
-        size = len(within)
-        within = (1 - shrinkage) * within + shrinkage * np.trace(within) / size * np.eye(size)
-        centre = means.mean(axis=0)
-        between = np.cov((means - centre).T) - within * (1.0 / times).mean()
-        root = np.linalg.cholesky(np.linalg.inv(within))
-        spread, turn = np.linalg.eigh(root.T @ between @ root)
-        spread = np.full(size, spread.mean()) if round_ else spread
-        order = np.argsort(-spread, kind="stable")
-        return cls(centre, root @ turn[:, order], np.maximum(spread[order], 1e-3))
-
-    def place(self, rows: FloatArray) -> NDArray[np.float32]:
-        """Rows in these coordinates."""
-        return np.asarray((unit(rows) - self.mean) @ self.axes, dtype=np.float32)
-
-    def shrunk(self, sums: FloatArray, times: FloatArray) -> FloatArray:
-        """m_k of the sum of an author's n_k placed texts."""
-        weight = self.spread / (times[:, None] * self.spread + 1.0)
-        return np.asarray(weight * sums)
-
-    def scale(self, times: FloatArray) -> FloatArray:
-        """v_k of authors with so many texts."""
-        return np.asarray(1.0 + self.spread / (times[..., None] * self.spread + 1.0))
-
-    def distance(self, x: FloatArray, means: FloatArray, times: FloatArray) -> FloatArray:
-        """Squared distances of texts from authors, in units of their scales."""
-        return np.asarray(((x - means) ** 2 / self.scale(times)).sum(axis=-1))
-
-    def log_density(self, x: FloatArray, means: FloatArray, times: FloatArray) -> FloatArray:
-        """ln p(x | k)."""
-        half = (self.df + len(self.spread)) / 2.0
-        tail = -half * np.log1p(self.distance(x, means, times) / self.df)
-        return np.asarray(tail - np.log(self.scale(times)).sum(axis=-1) / 2.0)
-
-
-def unit(rows: FloatArray) -> FloatArray:
-    """Rows of length one."""
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
-
-
-def author_means(rows: FloatArray, codes: IntArray) -> FloatArray:
-    """(authors, columns)."""
-    total = np.zeros((codes.max() + 1, rows.shape[1]))
-    np.add.at(total, codes, rows)
-    return np.asarray(total / np.bincount(codes)[:, None])
 
 
 # -- the authors, enrolled and found -------------------------------------------------------------
@@ -258,7 +188,7 @@ def choose(rows: FloatArray, codes: IntArray, seed: int) -> tuple[Space, Chosen]
     asked = random.permutation(able[first])[:MOST_HELD_OUT]
     rest = np.ones(len(rows), dtype=bool)
     rest[asked] = False
-    best: tuple[float, Space, Chosen] | None = None
+    best: tuple[tuple[int, float], Space, Chosen] | None = None
     for shrinkage, round_ in SHAPES:
         small = Space.learn(rows, codes, shrinkage, round_)
         x = small.place(rows)
@@ -271,11 +201,11 @@ def choose(rows: FloatArray, codes: IntArray, seed: int) -> tuple[Space, Chosen]
             tried = replace(roster, space=replace(small, df=df))
             log_p = tried.weigh(x[asked], near)
             temperature, loss = _temperature(log_p, near == own[:, None])
-            if best is None or loss < best[0]:
-                right = near[np.arange(len(near)), log_p.argmax(axis=1)] == own
+            right = int((near[np.arange(len(near)), log_p.argmax(axis=1)] == own).sum())
+            if best is None or (-right, loss) < best[0]:
                 apart = small.distance(x[asked], roster.means[own], roster.times[own])
-                told = Chosen(int(right.sum()), len(asked), np.sort(apart))
-                best = loss, replace(small, df=df, temperature=temperature), told
+                told = Chosen(right, len(asked), np.sort(apart))
+                best = (-right, loss), replace(small, df=df, temperature=temperature), told
     assert best is not None  # for the type checker: there are tails
     return best[1:]
 

@@ -22,6 +22,10 @@ from scipy import sparse
 
 from whowrote.arrays import Arrays, FloatArray, IntArray
 from whowrote.attribution.rows import Passages, Read
+from whowrote.errors import InputError
+
+LEAST_REPEATED = 50
+"""Authors with two texts from whom one scale for all can be learnt."""
 
 
 def text_rows(read: Read) -> sparse.csr_matrix:
@@ -122,3 +126,77 @@ def mean_lengths(mean: NDArray[np.float32], squares: FloatArray, codes: IntArray
     whole = (mean.astype(np.float64) ** 2).sum(axis=1)
     clean = (n**2 * whole - np.bincount(codes, squares)) / np.maximum(n * (n - 1), 1)
     return np.asarray(np.sqrt(np.where(n < 2, whole, np.maximum(clean, 0.1 * whole)) + 1e-12))
+
+
+# -- one scale for all authors ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Space:
+    """Coordinates in which both scatters are diagonal; ``spread`` is b, ``df`` is nu."""
+
+    mean: FloatArray
+    axes: FloatArray
+    """(columns, D)."""
+    spread: FloatArray
+    df: float = 1000.0
+    temperature: float = 1.0
+
+    @classmethod
+    def learn(cls, rows: FloatArray, codes: IntArray, shrinkage: float, round_: bool) -> Self:
+        """Both scatters of unit rows, from authors with several texts, by moments."""
+        rows = unit(rows)
+        times = np.bincount(codes)
+        several = times > 1
+        if several.sum() < LEAST_REPEATED:
+            raise InputError(
+                f"{int(several.sum())} of {len(times)} authors have two texts; what one person "
+                f"varies is learnt from at least {LEAST_REPEATED} such authors: add texts"
+            )
+        means = author_means(rows, codes)
+        inside = (rows - means[codes])[several[codes]]
+        within = inside.T @ inside / (len(inside) - several.sum())
+        size = len(within)
+        within = (1 - shrinkage) * within + shrinkage * np.trace(within) / size * np.eye(size)
+        centre = means.mean(axis=0)
+        between = np.cov((means - centre).T) - within * (1.0 / times).mean()
+        root = np.linalg.cholesky(np.linalg.inv(within))
+        spread, turn = np.linalg.eigh(root.T @ between @ root)
+        spread = np.full(size, spread.mean()) if round_ else spread
+        order = np.argsort(-spread, kind="stable")
+        return cls(centre, root @ turn[:, order], np.maximum(spread[order], 1e-3))
+
+    def place(self, rows: FloatArray) -> NDArray[np.float32]:
+        """Rows in these coordinates."""
+        return np.asarray((unit(rows) - self.mean) @ self.axes, dtype=np.float32)
+
+    def shrunk(self, sums: FloatArray, times: FloatArray) -> FloatArray:
+        """m_k of the sum of an author's n_k placed texts."""
+        weight = self.spread / (times[:, None] * self.spread + 1.0)
+        return np.asarray(weight * sums)
+
+    def scale(self, times: FloatArray) -> FloatArray:
+        """v_k of authors with so many texts."""
+        return np.asarray(1.0 + self.spread / (times[..., None] * self.spread + 1.0))
+
+    def distance(self, x: FloatArray, means: FloatArray, times: FloatArray) -> FloatArray:
+        """Squared distances of texts from authors, in units of their scales."""
+        return np.asarray(((x - means) ** 2 / self.scale(times)).sum(axis=-1))
+
+    def log_density(self, x: FloatArray, means: FloatArray, times: FloatArray) -> FloatArray:
+        """ln p(x | k)."""
+        half = (self.df + len(self.spread)) / 2.0
+        tail = -half * np.log1p(self.distance(x, means, times) / self.df)
+        return np.asarray(tail - np.log(self.scale(times)).sum(axis=-1) / 2.0)
+
+
+def unit(rows: FloatArray) -> FloatArray:
+    """Rows of length one."""
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def author_means(rows: FloatArray, codes: IntArray) -> FloatArray:
+    """(authors, columns)."""
+    total = np.zeros((codes.max() + 1, rows.shape[1]))
+    np.add.at(total, codes, rows)
+    return np.asarray(total / np.bincount(codes)[:, None])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -294,29 +294,33 @@ def _remarks(found: Clustering) -> list[str]:
 # -- whowrote link ------------------------------------------------------------------------------
 
 
+Against = Annotated[
+    Path | None, typer.Option(help="Accounts of another platform: pairs across both alone.")
+]
+StyleSize = Annotated[str, typer.Option(help="Of style: small, or large and slower.")]
+Budget = Annotated[int, typer.Option(min=1, help="Pairs that people can review.")]
+Rate = Annotated[float, typer.Option(help="Share of the reported pairs that may be wrong.")]
+Expect = Annotated[
+    float | None, typer.Option(help="How many links there are; default: the likeliest number.")
+]
+MinWords = Annotated[int, typer.Option(min=1, help="Accounts of fewer words are left out.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
+TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
+GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]
+
+
 def link(
     corpus: CorpusPath,
-    against: Annotated[
-        Path | None, typer.Option(help="Accounts of another platform: pairs across both alone.")
-    ] = None,
+    against: Against = None,
     features: Annotated[str, typer.Option(help="adhominem or style.")] = "adhominem",
-    size: Annotated[str, typer.Option(help="Of style: small, or large and slower.")] = "small",
-    budget: Annotated[int, typer.Option(min=1, help="Pairs that people can review.")] = 200,
-    fdr: Annotated[
-        float, typer.Option(help="Share of the reported pairs that may be by two people.")
-    ] = 0.05,
-    expect: Annotated[
-        float | None,
-        typer.Option(help="Links that there are supposed to be; default: the likeliest number."),
-    ] = None,
-    min_words: Annotated[
-        int, typer.Option(min=1, help="Accounts of fewer words are left out.")
-    ] = 100,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Compare all pairs, however many accounts there are.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")] = None,
-    graph: Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")] = None,
+    size: StyleSize = "small",
+    budget: Budget = 200,
+    fdr: Rate = 0.05,
+    expect: Expect = None,
+    min_words: MinWords = 100,
+    exact: Exact = False,
+    out: TableOut = None,
+    graph: GraphOut = None,
     seed: Seed = 0,
     device: Device = None,
     format: Format = None,
@@ -337,39 +341,52 @@ def link(
 
     Example: `whowrote link posts.csv --out links.csv --graph links.graphml`
     """
-    from whowrote.features import ReliabilityWarning
-    from whowrote.files import write_text
-    from whowrote.linking import link as find
-    from whowrote.progress import stage_bars
-
-    columns = {
-        **{"format": format, "text_column": text_column, "author_column": author_column},
-        **{"id_column": id_column, "group_column": group_column},
-    }
-    first = read_corpus(corpus, **columns)
-    second = None if against is None else read_corpus(against, **columns)
-    with told_on_stderr(ReliabilityWarning), stage_bars(not quiet):
-        found = find(
-            first,
-            second,
-            features=features,
-            size=size,
-            device=device,
-            budget=budget,
-            fdr=fdr,
-            expected=expect,
-            fewest_words=min_words,
-            exact=exact,
-            random_state=seed,
-        )
-    if out is not None:
-        write_text(out, found.to_csv())
-    if graph is not None:
-        write_text(graph, found.to_graphml())
+    columns = (format, text_column, author_column, id_column, group_column)
+    corpora = [_accounts(path, *columns) for path in (corpus, against) if path is not None]
+    settings = {"features": features, "size": size, "device": device, "budget": budget}
+    limits = {"fdr": fdr, "expected": expect, "fewest_words": min_words, "exact": exact}
+    found = _linked(corpora, not quiet, random_state=seed, **settings, **limits)
+    _write_links(found, out, graph)
     if as_json:
         typer.echo(found.to_json())
     elif not quiet:
         _show_links(found)
+
+
+def _accounts(
+    path: Path,
+    format: str | None,
+    text_column: str | None,
+    author_column: str | None,
+    id_column: str | None,
+    group_column: str | None,
+) -> Corpus:
+    return read_corpus(
+        path,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+        group_column=group_column,
+    )
+
+
+def _linked(corpora: Sequence[Corpus], bars: bool, **settings: Any) -> Links:
+    from whowrote.features import ReliabilityWarning
+    from whowrote.linking import link as find
+    from whowrote.progress import stage_bars
+
+    with told_on_stderr(ReliabilityWarning), stage_bars(bars):
+        return find(*corpora, **settings)
+
+
+def _write_links(found: Links, out: Path | None, graph: Path | None) -> None:
+    from whowrote.files import write_text
+
+    if out is not None:
+        write_text(out, found.to_csv())
+    if graph is not None:
+        write_text(graph, found.to_graphml())
 
 
 def _show_links(found: Links) -> None:

@@ -47,7 +47,6 @@ FLOORS: tuple[dict[str, str], ...] = (
     {
         "evaluation": "cross-validation",
         "clustering": "texts without labels",
-        "linking": "accounts of one person",
         "stylometry": "Delta, Zeta, trees",
     },
     {
@@ -55,7 +54,7 @@ FLOORS: tuple[dict[str, str], ...] = (
         "held_out": "answers, refusals",
         "stress": "harder texts",
     },
-    {"plots": "figures", "report": "an HTML page"},
+    {"plots": "figures", "report": "an HTML page", "linking": "accounts of one person"},
     {"demo": "the main job, end to end", "case": "texts, log, findings"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
 )

@@ -54,7 +54,7 @@ FLOORS: tuple[dict[str, str], ...] = (
         "held_out": "answers, refusals",
         "stress": "harder texts",
     },
-    {"plots": "figures", "report": "an HTML page"},
+    {"plots": "figures", "report": "an HTML page", "linking": "accounts of one person"},
     {"demo": "the main job, end to end", "case": "texts, log, findings"},
     {"cli": "the command line", "__main__": "", "web": "a local page"},
 )

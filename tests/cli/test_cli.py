@@ -66,6 +66,7 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
             "roll",
             "evaluate",
             "cluster",
+            "link",
             "verify",
             "enroll",
             "inspect",

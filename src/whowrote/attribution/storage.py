@@ -250,6 +250,8 @@ def _check_arrays(features: FittedFeatures, parts: Mapping[str, Arrays], authors
     shapes = {"sha256": (texts, 32), "codes": (texts,), "latents": (texts, -1)}
     for number in range(len(features.blocks())):
         shapes |= {f"means.{number}": (authors, -1), f"lengths.{number}": (authors,)}
+        if f"shifts.{number}" in profiles:
+            shapes[f"shifts.{number}"] = profiles[f"means.{number}"].shape[1:]
     for name, shape in shapes.items():
         _check_shape(name, (training if name in training else profiles)[name], shape)
     codes = training["codes"]

@@ -27,6 +27,7 @@ COMMANDS = {
     **dict.fromkeys(("explain", "roll"), "explanations"),
     "evaluate": "measures",
     "cluster": "corpora",
+    "link": "corpora",
     **dict.fromkeys(("zeta", "tree", "distances", "compare", "stress"), "scholars"),
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",

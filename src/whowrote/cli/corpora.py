@@ -1,13 +1,16 @@
-"""Commands about a corpus: look at it (``audit``), or put its texts into groups (``cluster``)."""
+"""Commands about a corpus: ``audit`` looks at it, ``cluster`` groups its texts.
+
+``link`` says which of its accounts belong to one person.
+"""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +18,7 @@ from whowrote.cli.options import (
     AsJson,
     AuthorColumn,
     CorpusPath,
+    Device,
     Format,
     GroupColumn,
     IdColumn,
@@ -25,7 +29,7 @@ from whowrote.cli.options import (
     say,
     told_on_stderr,
 )
-from whowrote.formatting import screen, table
+from whowrote.formatting import count, fine_percent, screen, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,9 +39,11 @@ if TYPE_CHECKING:
     from whowrote.corpus.audit import Audit, DuplicateSet
     from whowrote.corpus.documents import Options
     from whowrote.corpus.texts import Corpus
+    from whowrote.linking import Links
 
 _ROWS = 40  # of a table on screen; --json has them all
 _EXAMPLES = 3
+_PAIRS = 20  # on screen; --json, --out and --graph have all of the budget
 
 
 def audit(
@@ -112,9 +118,9 @@ def _audited_authors(findings: Audit) -> Table:
     title = f"{findings.documents} texts, {findings.words} words, {known} known authors"
     columns = ("author", ">texts", ">words", ">median words", ">groups")
     made = table(title, *columns, box=HEAVY_HEAD, title_justify="center")
-    for count in findings.authors[:_ROWS]:
-        numbers = (count.texts, count.words, f"{count.median_words:g}", count.groups)
-        made.add_row(_escaped(_name(count.author)), *map(str, numbers))
+    for one in findings.authors[:_ROWS]:
+        numbers = (one.texts, one.words, f"{one.median_words:g}", one.groups)
+        made.add_row(_escaped(_name(one.author)), *map(str, numbers))
     if len(findings.authors) > _ROWS:
         made.add_row(f"... and {len(findings.authors) - _ROWS} more (--json has all)")
     return made
@@ -139,7 +145,7 @@ def _sections(findings: Audit) -> dict[str, list[str] | None]:
         ],
         f"languages (first {languages.characters} characters of {languages.examined} of "
         f"{languages.of} texts)": [
-            f"{name}: {count} texts" for name, count in languages.texts.items()
+            f"{name}: {texts} texts" for name, texts in languages.texts.items()
         ],
         "groups that would leak between training and test": [
             f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
@@ -282,3 +288,147 @@ def _remarks(found: Clustering) -> list[str]:
         )
     lines.append("A group is a likeness of style; one author may have two, and two may share one.")
     return lines
+
+
+# -- whowrote link ------------------------------------------------------------------------------
+
+
+Against = Annotated[
+    Path | None, typer.Option(help="Accounts of another platform: pairs across both alone.")
+]
+StyleSize = Annotated[str, typer.Option(help="Of style: small, or large and slower.")]
+Budget = Annotated[int, typer.Option(min=1, help="Pairs that people can review.")]
+Rate = Annotated[float, typer.Option(help="Share of the reported pairs that may be wrong.")]
+Expect = Annotated[
+    float | None, typer.Option(help="How many links there are; default: the likeliest number.")
+]
+MinWords = Annotated[int, typer.Option(min=1, help="Accounts of fewer words are left out.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
+TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
+GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]
+
+
+def link(
+    corpus: CorpusPath,
+    against: Against = None,
+    features: Annotated[str, typer.Option(help="adhominem or style.")] = "adhominem",
+    size: StyleSize = "small",
+    budget: Budget = 200,
+    fdr: Rate = 0.05,
+    expect: Expect = None,
+    min_words: MinWords = 100,
+    exact: Exact = False,
+    out: TableOut = None,
+    graph: GraphOut = None,
+    seed: Seed = 0,
+    device: Device = None,
+    format: Format = None,
+    text_column: TextColumn = None,
+    author_column: AuthorColumn = None,
+    id_column: IdColumn = None,
+    group_column: GroupColumn = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """List pairs of accounts by how strongly their style speaks for one person.
+
+    Each account is an author of the corpus. The ratio of a pair weighs one person against two of
+    the same corpus; it is learnt from accounts cut in two. The list is cut where the asked share of
+    pairs by two people is expected, and ordered for review up to a budget. Texts copied from
+    another account are taken out first and told apart. A link is a lead, never a finding: linking
+    accounts can hurt people.
+
+    Example: `whowrote link posts.csv --out links.csv --graph links.graphml`
+    """
+    columns = (format, text_column, author_column, id_column, group_column)
+    corpora = [_accounts(path, *columns) for path in (corpus, against) if path is not None]
+    settings = {"features": features, "size": size, "device": device, "budget": budget}
+    limits = {"fdr": fdr, "expected": expect, "fewest_words": min_words, "exact": exact}
+    found = _linked(corpora, not quiet, random_state=seed, **settings, **limits)
+    _write_links(found, out, graph)
+    if as_json:
+        typer.echo(found.to_json())
+    elif not quiet:
+        _show_links(found)
+
+
+def _accounts(
+    path: Path,
+    format: str | None,
+    text_column: str | None,
+    author_column: str | None,
+    id_column: str | None,
+    group_column: str | None,
+) -> Corpus:
+    return read_corpus(
+        path,
+        format=format,
+        text_column=text_column,
+        author_column=author_column,
+        id_column=id_column,
+        group_column=group_column,
+    )
+
+
+def _linked(corpora: Sequence[Corpus], bars: bool, **settings: Any) -> Links:
+    from whowrote.features import ReliabilityWarning
+    from whowrote.linking import link as find
+    from whowrote.progress import stage_bars
+
+    with told_on_stderr(ReliabilityWarning), stage_bars(bars):
+        return find(*corpora, **settings)
+
+
+def _write_links(found: Links, out: Path | None, graph: Path | None) -> None:
+    from whowrote.files import write_text
+
+    if out is not None:
+        write_text(out, found.to_csv())
+    if graph is not None:
+        write_text(graph, found.to_graphml())
+
+
+def _show_links(found: Links) -> None:
+    console = screen()
+    console.print(_pair_table(found))
+    for line in _link_lines(found):
+        console.print(line, highlight=False, markup=False)
+
+
+def _pair_table(found: Links) -> Table:
+    from rich.markup import escape
+
+    columns = ("first", "second", ">words", ">log10 LR", ">probability", ">FDR", ">group")
+    made = table(f"{count(found.reported, 'pair')} reported", ">", *columns)
+    for link in found.links[: max(_PAIRS, found.reported)]:
+        made.add_row(
+            str(link.rank),
+            escape(link.first),
+            escape(link.second),
+            f"{link.words[0]}, {link.words[1]}",
+            f"{link.log10_lr:+.2f}",
+            fine_percent(link.probability),
+            fine_percent(link.false_discovery_rate),
+            "" if link.group is None else str(link.group),
+        )
+    return made
+
+
+def _link_lines(found: Links) -> list[str]:
+    from whowrote.linking.linked import PROPOSITIONS, REMARK
+
+    source = "as given" if found.prior_given else "the likeliest number for these ratios"
+    lines = [
+        f"{found.accounts:,} accounts, {found.texts:,} texts; {len(found.left_out)} accounts left "
+        f"out, {count(found.copied_texts, 'copied text')} not weighed.",
+        f"Weighed: {PROPOSITIONS[0]}; against: {PROPOSITIONS[1]}.",
+        f"Population: {found.population}. No ratio goes beyond 10^{found.ratio['most_log10']:.1f}.",
+        f"Prior: {found.expected_links:.0f} links among {found.pairs:,} pairs ({source}), one in "
+        f"{1 / max(found.prior, 1e-12):,.0f}.",
+        f"Reported: {count(found.reported, 'pair')} in {count(len(found.groups), 'group')} at a "
+        f"false-discovery rate of {found.fdr:.0%}. Of the first {found.budget} pairs "
+        f"{found.expected_in_budget:.0f} are expected to be by one person.",
+    ]
+    for first, second, runs in found.copies[:3]:
+        lines.append(f"Shared text: {first} and {second} have {runs} runs of eight words alike.")
+    return [*lines, *found.warnings, REMARK]

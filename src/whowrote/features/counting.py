@@ -108,6 +108,17 @@ def word_grams(text: str) -> Keys:
     return grams(np.fromiter(map(_word_hashes.__getitem__, words), np.uint64, len(words)), WORDS)
 
 
+def word_runs(text: str, size: int) -> Keys:
+    """The hashes of all runs of ``size`` words, in lower case and without marks.
+
+    >>> len(word_runs("Call me Ishmael. Some years ago", 4))
+    3
+    """
+    words = WORD.findall(text.lower())
+    items = np.fromiter(map(_word_hashes.__getitem__, words), np.uint64, len(words))
+    return grams(items, (size,)) if len(words) >= size else np.empty(0, dtype=np.uint64)
+
+
 def spelled_words(text: str) -> list[str]:
     """The same n-grams as written, in the same order.
 

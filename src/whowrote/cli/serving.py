@@ -29,6 +29,9 @@ def serve(
     models: Annotated[
         Path, typer.Option(help="The folder in which the page saves and finds models.")
     ] = Path("whowrote-models"),
+    cases: Annotated[
+        Path, typer.Option(help="The folder in which the page keeps cases, with their texts.")
+    ] = Path("whowrote-cases"),
     demo: Annotated[
         bool,
         typer.Option("--demo", help="Twelve presidents, learnt first if that was not done before."),
@@ -50,7 +53,7 @@ def serve(
     if demo and model is None:
         model = _demo_model(models)
     listening = bound_socket(host, port)
-    app = create_app(model, models=models, access=access)
+    app = create_app(model, models=models, cases=cases, access=access)
     name = f"[{host}]" if ":" in host else host
     key = f"/?token={access.token}" if access.token else "/"
     typer.echo(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")

@@ -23,7 +23,13 @@ from whowrote.web.engine import Engine
 from whowrote.web.limits import RefusalError
 from whowrote.web.uploads import Upload
 
-VIEWS = (("/", "Ask"), ("/compare", "Compare"), ("/train", "Train"), ("/card", "Model"))
+VIEWS = (
+    ("/", "Ask"),
+    ("/compare", "Compare"),
+    ("/case", "Case"),
+    ("/train", "Train"),
+    ("/card", "Model"),
+)
 """The views in the order of the navigation; a view is added by a line here and its routes."""
 
 
@@ -108,7 +114,11 @@ async def uploads_of(form: FormData, field: str) -> list[Upload]:
 
 
 def download(html: str, name: str) -> Response:
-    """A page as a file to keep; no name of a user can break out of the header."""
+    """A page as a file to keep."""
+    return HTMLResponse(html, headers=attachment(name))
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The header of a file to keep; no name of a user can break out of it."""
     safe = quote(name.replace("/", " "), safe="")
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{safe}"}
-    return HTMLResponse(html, headers=headers)
+    return {"content-disposition": f"attachment; filename*=UTF-8''{safe}"}

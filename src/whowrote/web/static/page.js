@@ -206,8 +206,11 @@
       made.innerHTML = state.html;
       room.replaceChildren(made.content);
       room.dataset.state = state.state;
-      $("#use").hidden = !state.trained;
-      if (!["queued", "running"].includes(state.state)) { $("#cancel").hidden = true; source.close(); }
+      if ($("#use")) $("#use").hidden = !state.trained;
+      if (["queued", "running"].includes(state.state)) return;
+      source.close();
+      if ($("#cancel")) $("#cancel").hidden = true;
+      if (room.dataset.after === "reload") window.location.reload();
     });
   }
 

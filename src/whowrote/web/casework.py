@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
@@ -28,7 +29,7 @@ from whowrote.case.findings import RATIO, interval_in_words, propositions_of
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.web.api import engine_of
-from whowrote.web.limits import RefusalError, check_texts
+from whowrote.web.limits import RefusalError
 from whowrote.web.pages import attachment, form_of, page, rendered, uploads_of
 from whowrote.web.processes import Job, Processes
 from whowrote.web.trainings import FEATURES, checked_name
@@ -145,6 +146,11 @@ def cases_of(request: Request) -> Cases:
     return cases
 
 
+def _to(name: str) -> Response:
+    """The page of a case follows."""
+    return HTMLResponse("", headers={"x-go-to": f"/case/{quote(name)}"})
+
+
 # -- all cases -----------------------------------------------------------------------------------
 
 
@@ -168,7 +174,7 @@ async def new(request: Request) -> Response:
         features=str(form.get("features", "hybrid")),
         closed=form.get("closed") == "yes",
     )
-    return HTMLResponse("", headers={"x-go-to": f"/case/{name}"})
+    return _to(name)
 
 
 # -- one case ------------------------------------------------------------------------------------
@@ -244,11 +250,11 @@ async def add(name: str, request: Request) -> Response:
             raise InputError(f"author is empty; a pasted {role} text needs one: say who wrote it")
         else:
             corpus = labelled_texts(uploads, engine.limits)
-        check_texts(list(corpus.texts), engine.limits)
-        Case.open(place).add(corpus, role, path=None, author=author, source=_or_none(form, "source"))
+        source = _or_none(form, "source")
+        Case.open(place).add(corpus, role, path=None, author=author, source=source)
 
     await engine.long(work)
-    return HTMLResponse("", headers={"x-go-to": f"/case/{name}"})
+    return _to(name)
 
 
 def _or_none(form: FormData, field: str) -> str | None:
@@ -260,7 +266,7 @@ async def run(name: str, request: Request) -> Response:
     """Audit, validate, calibrate, weigh, report: in a process; the page watches."""
     await form_of(request)
     cases_of(request).begin(name, RUN)
-    return HTMLResponse("", headers={"x-go-to": f"/case/{name}"})
+    return _to(name)
 
 
 @router.post("/case/{name}/replay")
@@ -268,7 +274,7 @@ async def replay(name: str, request: Request) -> Response:
     """Compute everything again and compare: in a process; the page watches."""
     await form_of(request)
     cases_of(request).begin(name, REPLAY)
-    return HTMLResponse("", headers={"x-go-to": f"/case/{name}"})
+    return _to(name)
 
 
 @router.post("/case/{name}/cancel")
@@ -279,7 +285,7 @@ async def cancel(name: str, request: Request) -> Response:
     job = cases.job(name)
     if job is not None:
         await cases.processes.cancel(job)
-    return HTMLResponse("", headers={"x-go-to": f"/case/{name}"})
+    return _to(name)
 
 
 @router.get("/case/{name}/events")
@@ -325,7 +331,7 @@ def _sound(place: Path, name: str) -> str:
         raise RefusalError(404, "this case has no report yet: validate and weigh it first")
     written = path.read_bytes()
     if hashlib.sha256(written).hexdigest() != entry.details["sha256"][name]:
-        raise RefusalError(422, f"{name} is not as the log says: its bytes have changed; weigh anew")
+        raise RefusalError(422, f"{name} is not as the log says: its bytes changed; weigh anew")
     return written.decode("utf-8")
 
 

@@ -54,13 +54,13 @@ def templates() -> Environment:
     return made
 
 
-def rendered(name: str, **values: Any) -> str:
+def rendered(name: str, /, **values: Any) -> str:
     """A template with values; half characters, which no page may hold, become a mark."""
-    text = templates().get_template(name).render(**values)
+    text = templates().get_template(name).render(values)
     return text.encode("utf-8", "replace").decode()
 
 
-def page(request: Request, name: str, **values: Any) -> Response:
+def page(request: Request, name: str, /, **values: Any) -> Response:
     """A whole page, with the mark that its forms must bear."""
     access, model = request.app.state.access, engine_of(request).model
     session = request.cookies.get(SESSION) or token_urlsafe(24)

@@ -68,8 +68,6 @@ def _train(asked: dict[str, Any], say: Any) -> None:
     done = train_model(corpus, Path(asked["out"]), features=features, seed=seed)
     say({"trained": {**done.to_dict(), "out": Path(done.out).name}})
     if asked["evaluate"]:
-        stage = "evaluating: every text by a model that has not seen it"
-        say({"stage": stage, "done": 0, "total": 1})
         found = cross_validate(corpus, Attributor(features, random_state=seed), seed=seed)
         say({"evaluation": found.to_dict()})
 

@@ -41,7 +41,7 @@ def test_the_answer_is_that_of_the_model(client: TestClient, folder: Path) -> No
     assert told["sha256"] == own.sha256
     assert [one["author"] for one in told["ranking"]] == [one.author for one in own.ranking]
     assert told["ranking"][0]["probability"] == pytest.approx(own.best.probability)
-    assert told["ratio"]["propositions"][0] == "Person 2 wrote it"
+    assert told["ratio"]["propositions"][0] == "Person 2 wrote the text"
 
 
 def test_a_batch_is_answered_in_its_order_and_a_stranger_gets_nobody(client: TestClient) -> None:

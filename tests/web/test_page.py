@@ -272,6 +272,7 @@ def test_a_training_that_is_not_there_is_a_page_with_a_sentence(page: Any) -> No
     page.goto("/train/nothing")
     assert "There is no such training here" in page.locator(".problem").inner_text()
 
+
 def test_a_case_from_the_question_to_the_replay(page: Any, tmp_path: Path) -> None:
     page.goto("/case")
     assert "No case yet" in page.locator("main").inner_text()
@@ -300,7 +301,7 @@ def test_a_case_from_the_question_to_the_replay(page: Any, tmp_path: Path) -> No
     largest = [row for row in ratios if "Person 1" in row]
     assert len(ratios) == 3
     assert "support for the proposition that Person 1 wrote the questioned text" in largest[0]
-    framed = page.frame_locator("iframe.report")
+    framed = page.frame_locator("iframe.framed")
     assert "What was not found" in framed.locator("body").inner_text()
     assert framed.locator("script, body > img").count() == 0
     drawn = framed.locator("figure img").first.evaluate("one => one.naturalWidth")

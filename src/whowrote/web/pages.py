@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 
@@ -39,12 +40,28 @@ class InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
+TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+"""Signs that turn the direction of whatever follows: a name must not turn our sentences."""
+
+
+def unturned(value: Any) -> Any:
+    """What a template writes, with those signs made visible.
+
+    >>> unturned("a" + chr(0x202E) + "b"), unturned(3)
+    ('a\ufffdb', 3)
+    """
+    if isinstance(value, Markup):
+        return Markup(str(value).translate(TURNS))
+    return value.translate(TURNS) if isinstance(value, str) else value
+
+
 @cache
 def templates() -> Environment:
     """The templates; whatever they write is escaped."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
+        finalize=unturned,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -3,8 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: demo page test lint bench clean
-.PHONY: demo test lint bench docs clean
+.PHONY: demo page test lint bench docs clean
 
 demo: $(STAMP)
 	$(BIN)/whowrote demo

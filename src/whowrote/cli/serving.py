@@ -37,13 +37,17 @@ def serve(
         typer.Option("--demo", help="Twelve presidents, learnt first if that was not done before."),
     ] = False,
 ) -> None:
-    """Open a local page and an HTTP interface: ask, compare, train, read the model's card.
+    """Open a local page and an HTTP interface: ask, compare, keep cases, train, read the card.
 
     Binds to this machine alone unless --host says otherwise. Texts that are asked about stay in
     memory and are never logged. The interface is described at /openapi.json. Needs the extra
     `web`.
 
     Example: `whowrote serve letters.model`
+
+    Example: `whowrote serve --demo --port 0` (a model of twelve presidents, at a free port)
+
+    Example: `whowrote serve letters.model --host 0.0.0.0` (to others too: prints a token)
     """
     _require_extra()
     from whowrote.web.access import access_for

@@ -34,6 +34,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, address: str) -> Iterator[Any]:
     """A page whose console must stay silent and which may ask nobody but our server."""
     context = browser.new_context(base_url=address, reduced_motion="reduce")
+    context.set_default_timeout(120_000)  # other work may share the machine
     made = context.new_page()
     said: list[str] = []
     made.on("console", lambda message: said.append(message.text))

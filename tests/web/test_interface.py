@@ -4,6 +4,8 @@ import asyncio
 import io
 import logging
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -348,3 +350,14 @@ def described(folder: Path) -> Any:
 
 def test_help_needs_no_server() -> None:
     assert loaded(("fastapi", "uvicorn", "torch"), "serve", "--help") == []
+
+
+def test_a_server_starts_without_what_learns_or_draws() -> None:
+    script = (
+        "import sys; from whowrote.web.server import create_app; create_app(); "
+        "print([one for one in ('sklearn', 'matplotlib', 'pandas') if one in sys.modules])"
+    )
+    control = script.replace("create_app(); ", "import sklearn; ")
+    for code, found in ((script, "[]"), (control, "['sklearn']")):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.strip() == found, done.stderr

@@ -18,7 +18,6 @@ from whowrote.case.chain import Entry, Log, append, read_log
 from whowrote.corpus.documents import FILE_HASH, Document
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.features.kinds import BY_NAME
 from whowrote.files import sha256_of, write_text
 
 LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
@@ -85,6 +84,8 @@ class Case:
         ``closed``: one of the candidates wrote each questioned text, and ``population`` says why
         nobody else can have.
         """
+        from whowrote.features.kinds import BY_NAME  # late: what learns is slow to load
+
         place = Path(folder)
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError(f"'{place}' is there already; a case begins in a folder of its own")

@@ -23,9 +23,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.datastructures import FormData
 
 from whowrote.case import Case
-from whowrote.case.dossier import DATA, PAGE, page_one
-from whowrote.case.exhibits import FINDINGS, LOG, ROLES, problems
-from whowrote.case.findings import RATIO, interval_in_words, propositions_of
+from whowrote.case.exhibits import FINDINGS, LOG, ROLES, WRITTEN, problems
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.web.api import engine_of
@@ -37,6 +35,7 @@ from whowrote.web.uploads import labelled_texts, questioned_texts
 
 router = APIRouter(include_in_schema=False)
 RUN, REPLAY = "run", "replay"
+PAGE, DATA = WRITTEN["report"]
 STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 FRAMED = {"x-frame-options": "SAMEORIGIN"}
 
@@ -191,6 +190,8 @@ async def one(name: str, request: Request) -> Response:
 
 def _told(place: Path) -> dict[str, Any]:
     """What the template says; of a case that is not as its log says, what is wrong."""
+    from whowrote.case.findings import propositions_of  # late: what computes is slow to load
+
     wrong = problems(place)
     try:
         case = Case.open(place)
@@ -213,6 +214,9 @@ def _told(place: Path) -> dict[str, Any]:
 
 def _found(plain: Mapping[str, Any], case: Case) -> dict[str, Any]:
     """Findings as a table: every ratio with its interval, and what validation says of them."""
+    from whowrote.case.dossier import page_one
+    from whowrote.case.findings import RATIO, interval_in_words
+
     rows = [
         {
             **{key: ratio[key] for key in ("candidate", "log10_lr", "limited", "support")},

@@ -5,12 +5,14 @@ people (n-grams, or ``--features hybrid``), texts of 120 words; the clients are 
 process with one open connection each, so they share the cores with the server. Batching is
 measured beside the same server that answers one text at a time (``Limits(at_once=1)``), turn by
 turn, so that other work on the machine weighs on both alike; ``--memory 10000`` asks so many more
-and looks at the resident memory four times on the way.
+and looks at the resident memory four times on the way. On a machine that others use,
+``--in-process`` counts the processor's time of a request, without a network and without clients.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -23,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from fastapi import FastAPI
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 START = """
@@ -116,16 +119,69 @@ def first_answers(model: Path) -> dict[str, float]:
     return {**best, "ratio": round(best["serve"] / best["attribute"], 2)}
 
 
+async def asked_together(app: FastAPI, some: list[bytes]) -> None:
+    """So many requests at once, straight into the application."""
+    address = {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": ""}
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST"}
+    scope |= {"scheme": "http", "path": "/attribute", "query_string": b"", **address}
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+
+    async def one(body: bytes) -> None:
+        parts = [{"type": "http.request", "body": body, "more_body": False}]
+        told: list[dict[str, object]] = []
+
+        async def receive() -> dict[str, object]:
+            return parts.pop() if parts else await asyncio.Event().wait()  # type: ignore[return-value]
+
+        async def send(message: dict[str, object]) -> None:
+            told.append(message)
+
+        await app({**scope, "headers": headers}, receive, send)  # type: ignore[arg-type]
+        assert told[0]["status"] == 200, told
+
+    await asyncio.gather(*map(one, some))
+
+
+async def in_process(model: Path, requests: int) -> None:
+    """Milliseconds of the processor for a request, alone and 64 together; then the memory."""
+    from whowrote.web.server import create_app
+
+    app, some = create_app(model), bodies()
+    process = psutil.Process()
+    async with app.router.lifespan_context(app):
+        await asked_together(app, some)  # warm
+        spent: dict[int, float] = {}
+        for clients, times in ((1, 64), (64, 4)):
+            began = time.process_time()
+            for turn in range(times):
+                await asked_together(app, some[turn : turn + 1] if clients == 1 else some)
+            spent[clients] = 1e3 * (time.process_time() - began) / (clients * times)
+        told = {f"{n} at once": round(value, 2) for n, value in spent.items()}
+        gain = round(spent[1] / spent[64], 2)
+        print(json.dumps({"cpu_ms_a_request": told, "gain": gain}), flush=True)
+        megabytes = [process.memory_info().rss / 1e6]
+        for number in range(1, requests // 64 + 1):
+            await asked_together(app, some)
+            if number % max(1, requests // 256) == 0:
+                megabytes.append(process.memory_info().rss / 1e6)
+                told_now = {"requests": 64 * number, "memory_mb": np.round(megabytes, 1).tolist()}
+                print(json.dumps(told_now), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--features", default="ngrams")
     parser.add_argument("--rounds", type=int, default=3, help="turns that either server takes")
     parser.add_argument("--memory", type=int, default=0, help="further requests, for the memory")
+    parser.add_argument("--in-process", action="store_true")
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder), asked.features)
+        if asked.in_process:
+            asyncio.run(in_process(model, asked.memory))
+            return
         print(json.dumps({"first_answer_seconds": first_answers(model)}))
         servers = {at_once: started(model, at_once) for at_once in (1, 64)}
         for _, port in servers.values():

@@ -3,13 +3,16 @@
 Command: ``python benchmarks/bench_serve.py``, about a minute on two cores. A model of eight made-up
 people (n-grams, or ``--features hybrid``), texts of 120 words; the clients are threads of this
 process with one open connection each, so they share the cores with the server. Batching is
-measured beside the same server that answers one text at a time (``Limits(at_once=1)``);
-``--requests 4000`` for the memory.
+measured beside the same server that answers one text at a time (``Limits(at_once=1)``), turn by
+turn, so that other work on the machine weighs on both alike; ``--memory 10000`` asks so many more
+and looks at the resident memory four times on the way. On a machine that others use,
+``--in-process`` counts the processor's time of a request, without a network and without clients.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -22,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import psutil
+from fastapi import FastAPI
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 START = """
@@ -115,31 +119,99 @@ def first_answers(model: Path) -> dict[str, float]:
     return {**best, "ratio": round(best["serve"] / best["attribute"], 2)}
 
 
+async def asked_together(app: FastAPI, some: list[bytes]) -> None:
+    """So many requests at once, straight into the application."""
+    address = {"client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80), "root_path": ""}
+    scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST"}
+    scope |= {"scheme": "http", "path": "/attribute", "query_string": b"", **address}
+    headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+
+    async def one(body: bytes) -> None:
+        parts = [{"type": "http.request", "body": body, "more_body": False}]
+        told: list[dict[str, object]] = []
+
+        async def receive() -> dict[str, object]:
+            return parts.pop() if parts else await asyncio.Event().wait()  # type: ignore[return-value]
+
+        async def send(message: dict[str, object]) -> None:
+            told.append(message)
+
+        await app({**scope, "headers": headers}, receive, send)  # type: ignore[arg-type]
+        assert told[0]["status"] == 200, told
+
+    await asyncio.gather(*map(one, some))
+
+
+async def in_process(model: Path, requests: int) -> None:
+    """Milliseconds of the processor for a request, alone and 64 together; then the memory."""
+    from whowrote.web.server import create_app
+
+    app, some = create_app(model), bodies()
+    process = psutil.Process()
+    async with app.router.lifespan_context(app):
+        await asked_together(app, some)  # warm
+        spent: dict[int, float] = {}
+        for clients, times in ((1, 64), (64, 4)):
+            began = time.process_time()
+            for turn in range(times):
+                await asked_together(app, some[turn : turn + 1] if clients == 1 else some)
+            spent[clients] = 1e3 * (time.process_time() - began) / (clients * times)
+        told = {f"{n} at once": round(value, 2) for n, value in spent.items()}
+        gain = round(spent[1] / spent[64], 2)
+        print(json.dumps({"cpu_ms_a_request": told, "gain": gain}), flush=True)
+        megabytes = [process.memory_info().rss / 1e6]
+        for number in range(1, requests // 64 + 1):
+            await asked_together(app, some)
+            if number % max(1, requests // 256) == 0:
+                megabytes.append(process.memory_info().rss / 1e6)
+                told_now = {"requests": 64 * number, "memory_mb": np.round(megabytes, 1).tolist()}
+                print(json.dumps(told_now), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=2_000)
     parser.add_argument("--features", default="ngrams")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that either server takes")
+    parser.add_argument("--memory", type=int, default=0, help="further requests, for the memory")
+    parser.add_argument("--in-process", action="store_true")
     asked = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(Path(folder), asked.features)
+        if asked.in_process:
+            asyncio.run(in_process(model, asked.memory))
+            return
         print(json.dumps({"first_answer_seconds": first_answers(model)}))
-        rates: dict[int, float] = {}
-        for at_once in (1, 64):
-            server, port = started(model, at_once)
+        servers = {at_once: started(model, at_once) for at_once in (1, 64)}
+        for _, port in servers.values():
             load(port, 4, 200)  # warm
-            memory = psutil.Process(server.pid)
-            before = memory.memory_info().rss
+        rates: dict[int, list[float]] = {1: [], 64: []}
+        for _ in range(asked.rounds):
             for clients in (1, 8, 64):
-                told = load(port, clients, asked.requests)
-                rates[at_once] = told["per_second"]
-                print(json.dumps({"at_once": at_once, **told}))
-            grown = (memory.memory_info().rss - before) / 1e6
-            n = 3 * asked.requests
-            print(json.dumps({"at_once": at_once, "memory_grown_mb": round(grown, 1), "over": n}))
+                for at_once, (_, port) in servers.items():
+                    told = load(port, clients, asked.requests // asked.rounds)
+                    print(json.dumps({"at_once": at_once, **told}), flush=True)
+                    if clients == 64:
+                        rates[at_once].append(told["per_second"])
+        gains = [many / one for one, many in zip(rates[1], rates[64], strict=True)]
+        gain = {"median": round(float(np.median(gains)), 2), "turns": np.round(gains, 2).tolist()}
+        print(json.dumps({"batching_gain_at_64_clients": gain}), flush=True)
+        if asked.memory:
+            print(json.dumps(memory(*servers[64], asked.memory)))
+        for server, _ in servers.values():
             server.terminate()
             server.wait()
-        print(json.dumps({"batching_gain_at_64_clients": round(rates[64] / rates[1], 2)}))
+
+
+def memory(server: subprocess.Popen[str], port: int, requests: int) -> dict[str, object]:
+    """Megabytes resident before, and after each quarter of so many requests of 64 clients."""
+    process, megabytes, errors = psutil.Process(server.pid), [], 0.0
+    megabytes.append(process.memory_info().rss / 1e6)
+    for _ in range(4):
+        errors += load(port, 64, requests // 4)["errors"]
+        megabytes.append(process.memory_info().rss / 1e6)
+    return {"requests": requests, "errors": errors, "memory_mb": np.round(megabytes, 1).tolist()}
 
 
 if __name__ == "__main__":

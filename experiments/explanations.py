@@ -23,6 +23,7 @@ import numpy as np
 
 from whowrote import Attributor, Corpus, __version__, load
 from whowrote.attribution.explanation import Explanation
+from whowrote.attribution.occlusion import Mark, Occlusion
 from whowrote.files import write_text
 
 OUT = Path(__file__).parent / "results" / "explanations.json"
@@ -87,14 +88,19 @@ def deletions(corpus: Corpus, n_train: int, n_test: int, features: str) -> dict[
     return told
 
 
-def planted(corpus: Corpus, features: str) -> dict[str, Any]:
-    """How often phrases planted into the texts of one author come out on top."""
-    top_ngram, top_word, top_sentence, top_phrase, texts, others = 0, 0, 0, 0, 0, 0
+def planted(corpus: Corpus, features: str, offset: int = 0, each: int = 10) -> dict[str, Any]:
+    """How often phrases planted into the texts of one author come out on top, and should.
+
+    Beside what the explanation has on top: how often deleting the phrase itself lowers the evidence
+    more than deleting any other run of words, so that the phrase is what the model goes by.
+    """
+    counts = dict.fromkeys(("n-gram", "word", "phrase", "sentence"), 0)
+    texts, others, gone_by = 0, 0, 0
     for trial, phrase in enumerate(PHRASES):
-        random = np.random.default_rng([trial, 5])
+        random = np.random.default_rng([trial, offset or 5])
         names = random.permutation(corpus.author_names)[:PLANTED_AUTHORS].tolist()
         some = corpus.subset([i for i, name in enumerate(corpus.authors) if name in names])
-        train, asked = drawn(some, TRAINED, 10_000, trial)
+        train, asked = drawn(some, TRAINED, 10_000, trial + offset)
         author = names[0]
         known = [
             plant(text, phrase, random) if name == author else text
@@ -102,25 +108,31 @@ def planted(corpus: Corpus, features: str) -> dict[str, Any]:
         ]
         model = Attributor(features).fit(known, [str(name) for name in train.authors]).fitted()
         theirs = [t for t, name in zip(asked.texts, asked.authors, strict=True) if name == author]
-        for text in theirs[:10]:
+        for text in theirs[:each]:
             with_phrase = plant(text, phrase, random)
             found = model.explain(with_phrase, draws=2)
-            others += found.best != author
             low = with_phrase.index(phrase)
-            high = low + len(phrase)
-            word = max(found.words, key=lambda mark: mark.drop)
-            sentence = max(found.sentences, key=lambda mark: mark.drop)
-            in_ngram = bool(found.ngrams_for) and _inside(found.ngrams_for[0].text, phrase)
-            in_word = word.start < high and word.end > low
-            top_ngram += in_ngram
-            top_word += in_word
-            run = max(found.phrases, key=lambda mark: mark.drop)
-            top_phrase += run.start < high and run.end > low
-            top_sentence += sentence.start < high and sentence.end > low
+            span = (low, low + len(phrase))
+            counts["n-gram"] += bool(found.ngrams_for) and _inside(found.ngrams_for[0].text, phrase)
+            for kind, marks in (("word", found.words), ("phrase", found.phrases)):
+                counts[kind] += _meets(max(marks, key=lambda mark: mark.drop), span)
+            counts["sentence"] += _meets(max(found.sentences, key=lambda mark: mark.drop), span)
+            best = model.names.tolist().index(found.best)
+            itself = float(Occlusion(model, with_phrase, best).drops([span])[0])
+            gone_by += itself > max(m.drop for m in found.phrases if not _meets(m, span))
+            others += found.best != author
             texts += 1
-    counts = {"n-gram": top_ngram, "word": top_word, "phrase": top_phrase}
-    counts["sentence"] = top_sentence
-    return {"features": features, "texts": texts, "on top": counts, "given to others": others}
+    return {
+        "features": features,
+        "texts": texts,
+        "on top": counts,
+        "deleting it lowers the evidence more than any run elsewhere": gone_by,
+        "given to others": others,
+    }
+
+
+def _meets(mark: Mark, span: tuple[int, int]) -> bool:
+    return mark.start < span[1] and mark.end > span[0]
 
 
 def _inside(ngram: str, phrase: str) -> bool:
@@ -141,10 +153,14 @@ def main() -> None:
     parser.add_argument("--ebg", required=True)
     parser.add_argument("--texts", type=int, default=200, help="0: planted alone")
     parser.add_argument("--features", default="hybrid")
+    parser.add_argument("--offset", type=int, default=0, help="other draws, for development")
     given = parser.parse_args()
     blog30, ebg = load(given.blog30), load(given.ebg)
     genuine = [i for i, one in enumerate(ebg) if one.metadata.get("kind", "text") == "text"]
     found: dict[str, Any] = {"version": __version__}
+    if given.offset:  # development: printed, and never into the record
+        print(json.dumps(planted(blog30, given.features, given.offset, 5), indent=1))
+        return
     found["planted, blog30"] = planted(blog30, given.features)
     if given.texts == 0:  # planted phrases alone, into the record that is there
         found = {**json.loads(OUT.read_text()), **found}

@@ -1,5 +1,7 @@
 """Cross-validation: folds, methods and figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -64,3 +66,11 @@ def test_an_unknown_baseline() -> None:
     listed = "ngram-svm, delta, linear-svm, rbf-svm, gaussian, student-t"
     with pytest.raises(InputError, match=f"baseline 'x' is not known; it must be one of {listed}$"):
         cross_validate(Corpus.from_texts(texts, authors), baselines=["x"])
+
+
+def test_it_shows_itself_in_a_notebook(found: CrossValidation) -> None:
+    hostile = replace(found.methods[0], name="<script>alert(1)</script>")
+    html = replace(found, methods=(hostile, *found.methods[1:]))._repr_html_()
+    assert "<script" not in html
+    assert f"{found.texts} texts by" in html
+    assert f"{found.methods[0].evaluation.error:.1%}" in html

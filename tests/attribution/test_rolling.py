@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,16 @@ def test_a_splice_is_cut_where_it_was_joined(spliced: Rolling) -> None:
     assert abs(first - spliced.words / 3) < 250
     assert abs(second - 2 * spliced.words / 3) < 250
     assert [one.author for one in spliced.segments] == [name(1), None, name(2)]
+
+
+def test_it_shows_itself_in_a_notebook(spliced: Rolling) -> None:
+    names = ("<script>alert(1)</script>", *spliced.authors[1:])
+    parts = tuple(replace(one, author=names[0]) for one in spliced.segments[:1])
+    html = replace(spliced, authors=names, segments=parts + spliced.segments[1:])._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script" in html
+    assert "none of these" in html
+    assert name(2) in html
 
 
 def test_one_author_has_no_change_point(model: Attributor) -> None:

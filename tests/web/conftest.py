@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def client(folder: Path, tmp_path: Path) -> Iterator[TestClient]:
     """A client of a server with that model."""
-    app = create_app(folder, models=tmp_path / "models")
+    app = create_app(folder, models=tmp_path / "models", cases=tmp_path / "cases")
     with TestClient(app, base_url="http://127.0.0.1") as made:
         yield made
 
@@ -42,7 +42,7 @@ def address(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     models = tmp_path_factory.mktemp("trained")
     command = [sys.executable, "-m", "whowrote", "serve", str(folder), "--port", "0"]
     server = subprocess.Popen(
-        [*command, "--models", str(models)],
+        [*command, "--models", str(models), "--cases", str(models / "cases")],
         stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},

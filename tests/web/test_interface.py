@@ -4,6 +4,8 @@ import asyncio
 import io
 import logging
 import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,7 @@ def test_the_answer_is_that_of_the_model(client: TestClient, folder: Path) -> No
     assert told["sha256"] == own.sha256
     assert [one["author"] for one in told["ranking"]] == [one.author for one in own.ranking]
     assert told["ranking"][0]["probability"] == pytest.approx(own.best.probability)
-    assert told["ratio"]["propositions"][0] == "Person 2 wrote it"
+    assert told["ratio"]["propositions"][0] == "Person 2 wrote the text"
 
 
 def test_a_batch_is_answered_in_its_order_and_a_stranger_gets_nobody(client: TestClient) -> None:
@@ -348,3 +350,14 @@ def described(folder: Path) -> Any:
 
 def test_help_needs_no_server() -> None:
     assert loaded(("fastapi", "uvicorn", "torch"), "serve", "--help") == []
+
+
+def test_a_server_starts_without_what_learns_or_draws() -> None:
+    script = (
+        "import sys; from whowrote.web.server import create_app; create_app(); "
+        "print([one for one in ('sklearn', 'matplotlib', 'pandas') if one in sys.modules])"
+    )
+    control = script.replace("create_app(); ", "import sklearn; ")
+    for code, found in ((script, "[]"), (control, "['sklearn', 'pandas']")):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout.strip() == found, done.stderr

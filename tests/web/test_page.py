@@ -34,6 +34,7 @@ def browser() -> Iterator[Any]:
 def page(browser: Any, address: str) -> Iterator[Any]:
     """A page whose console must stay silent and which may ask nobody but our server."""
     context = browser.new_context(base_url=address, reduced_motion="reduce")
+    context.set_default_timeout(120_000)  # other work may share the machine
     made = context.new_page()
     said: list[str] = []
     made.on("console", lambda message: said.append(message.text))
@@ -51,6 +52,15 @@ def ask(page: Any, text: str) -> Any:
     page.click("button:text-is('Ask')")
     page.wait_for_selector("article.answer")
     return page.locator("article.answer").first
+
+
+def made_cases(page: Any) -> list[str]:
+    """The addresses of cases that are there."""
+    page.goto("/case")
+    links: list[str] = page.eval_on_selector_all(
+        ".jobs a", "every => every.map(one => one.getAttribute('href'))"
+    )
+    return links
 
 
 def folder_of(path: Path, authors: int = 3, count: int = 6) -> Path:
@@ -264,6 +274,60 @@ def test_a_training_that_is_not_there_is_a_page_with_a_sentence(page: Any) -> No
     assert "There is no such training here" in page.locator(".problem").inner_text()
 
 
+def test_a_case_from_the_question_to_the_replay(page: Any, tmp_path: Path) -> None:
+    page.goto("/case")
+    assert "No case yet" in page.locator("main").inner_text()
+    page.fill("#question", f"Who wrote it? {HOSTILE}")
+    page.fill("#population", "nobody else had the key")
+    page.check("input[name='closed'][value='yes']")
+    page.fill("#name", "the will")
+    page.select_option("#features", "ngrams")
+    page.click("button:text-is('Begin')")
+    page.wait_for_url("**/case/the%20will")
+    assert HOSTILE.strip() in page.locator("h1").inner_text()
+    assert page.locator("input[value='reference']").count() == 0  # a closed case takes none
+    page.set_input_files("#files-folder", str(folder_of(tmp_path / "letters", 3, 5)))
+    page.check("input[name='role'][value='known']")
+    page.click("button:text-is('Register')")
+    page.wait_for_selector("text=15 texts known")
+    page.fill("#text", texts_by(1, 1, seed=5)[0] + HOSTILE)
+    page.fill("#source", "bank, box 12")
+    page.click("button:text-is('Register')")
+    page.wait_for_selector("text=1 text questioned")
+    page.click("button:text-is('Validate and weigh')")
+    page.wait_for_selector(".stages li, .state.running")
+    page.reload()  # in the middle
+    page.wait_for_selector("#report", timeout=120_000)
+    ratios = page.locator("[aria-label='Likelihood ratios'] tbody tr").all_inner_texts()
+    largest = [row for row in ratios if "Person 1" in row]
+    assert len(ratios) == 3
+    assert "support for the proposition that Person 1 wrote the questioned text" in largest[0]
+    framed = page.frame_locator("iframe.framed")
+    assert "What was not found" in framed.locator("body").inner_text()
+    assert framed.locator("script, body > img").count() == 0
+    drawn = framed.locator("figure img").first.evaluate("one => one.naturalWidth")
+    assert drawn > 100
+    styled = framed.locator("main").evaluate("one => getComputedStyle(one).maxWidth")
+    assert styled != "none"  # its own style, known by its hash, and no other
+    page.click("button:text-is('Replay')")
+    page.wait_for_selector("#replay ~ .check", timeout=120_000)
+    assert page.locator(".check").inner_text().startswith("Equal")
+    page.locator("#log ~ details summary").click()
+    assert "findings" in page.locator("[aria-label='Log']").inner_text()
+    page.goto("/case")
+    assert "weighed" in page.locator(".jobs").inner_text()
+
+
+def test_a_report_to_take_home_is_the_one_in_the_folder(page: Any, tmp_path: Path) -> None:
+    page.goto("/case/the%20will")
+    with page.expect_download() as waiting:
+        page.click("text=Download the report")
+    path = tmp_path / "report.html"
+    waiting.value.save_as(path)
+    assert waiting.value.suggested_filename == "the will report.html"
+    assert "Comparison of style: report of a case" in path.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_no_view_is_wider_than_its_screen(page: Any, size: str) -> None:
     width, height = SIZES[size]
@@ -273,7 +337,7 @@ def test_no_view_is_wider_than_its_screen(page: Any, size: str) -> None:
     page.wait_for_selector(".marked")
     over = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert page.evaluate(over) == 0
-    for path in ("/compare", "/train", "/card"):
+    for path in ("/compare", "/case", *made_cases(page), "/train", "/card"):
         page.goto(path)
         assert page.evaluate(over) == 0
 
@@ -300,7 +364,7 @@ def test_no_view_has_a_serious_barrier(page: Any, scheme: str) -> None:
     page.click("button:text-is('Along the text')")
     page.wait_for_selector(".along polygon")
     assert barriers() == []
-    for path in ("/compare", "/train", "/card"):
+    for path in ("/compare", "/case", *made_cases(page), "/train", "/card"):
         page.goto(path)
         assert barriers() == []
     page.evaluate(

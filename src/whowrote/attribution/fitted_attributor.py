@@ -190,12 +190,15 @@ class FittedAttributor:
         return answers
 
     def _attribute(self, corpus: Corpus) -> list[Attribution]:
-        found = self.evidence(corpus)
+        return self.answers(corpus, self.evidence(corpus))
+
+    def answers(self, corpus: Corpus, found: Evidence) -> list[Attribution]:
+        """The answers to texts of which the evidence was put together before."""
         log_proba = self.log_proba(found)
         p_values = self.calibration.norms.p_values(found.figures, found.words)
         strangers = self.stranger_shares(found, log_proba)
         identity, pooling = self.identity(), self.calibration.pooling
-        answers, known = [], set(self.training.sha256)
+        told, known = [], set(self.training.sha256)
         ratios = self.log10_ratios(log_proba)
         for row, document in enumerate(corpus):
             ranking = self._ranking(
@@ -204,7 +207,7 @@ class FittedAttributor:
             tokens, best, stranger = len(split(document.text)), ranking[0], strangers[row]
             limit = self.typicality_limit(stranger)
             named = best.typicality >= limit and (stranger or 0.0) <= self.false_attributions
-            answers.append(
+            told.append(
                 Attribution(
                     document=document.id,
                     sha256=document.sha256,
@@ -222,7 +225,7 @@ class FittedAttributor:
                     model=identity,
                 )
             )
-        return answers
+        return told
 
     def stranger_shares(self, found: Evidence, log_proba: FloatArray) -> list[float | None]:
         """The share of strangers' texts that look as much like one of the enrolled, by text."""

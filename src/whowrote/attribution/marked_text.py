@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from whowrote.attribution.occlusion import strongest
 from whowrote.formatting import fine_percent, percent
 from whowrote.fragments import escaped, grid, paragraph, shade
 
@@ -143,7 +144,7 @@ def _sentences(found: Explanation) -> str:
     ordered = sorted(found.sentences, key=lambda mark: -mark.drop)
     chosen = ordered[:SENTENCES] + [one for one in ordered[SENTENCES:][-2:] if one.drop < 0]
     rows = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in chosen]
-    runs = sorted(found.phrases, key=lambda mark: -mark.drop)[:SENTENCES]
+    runs = strongest(found.phrases, SENTENCES)
     short = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in runs]
     return grid([">evidence", "sentence"], rows) + grid([">evidence", "phrase"], short)
 

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 MOST_UNITS = 150
 """Stretches of a passage that are deleted one by one; in a longer passage each has more words."""
-RUN = 4
-"""Units of a phrase."""
+RUN, MOST_PHRASES = 4, 200
+"""Words of a phrase, and phrases of a passage: in a longer passage each has more words."""
 SHARES = (0.05, 0.10, 0.20)
 """Of the words, that are deleted together to check the marks."""
 AT_ONCE = 128
@@ -70,6 +70,19 @@ class Deletion:
     def holds(self) -> bool:
         """Whether the marked words count for more than chance."""
         return self.low > 0.0
+
+
+def strongest(marks: Sequence[Mark], most: int) -> list[Mark]:
+    """Those that count most and lie apart: of marks that overlap, the stronger one alone.
+
+    >>> strongest([Mark(0, 9, 1.0), Mark(3, 12, 2.0), Mark(12, 20, 0.5)], 2)
+    [Mark(start=3, end=12, drop=2.0), Mark(start=12, end=20, drop=0.5)]
+    """
+    found: list[Mark] = []
+    for one in sorted(marks, key=lambda mark: -mark.drop):
+        if len(found) < most and all(one.end <= a.start or one.start >= a.end for a in found):
+            found.append(one)
+    return found
 
 
 def words_in(text: str) -> list[Range]:
@@ -152,12 +165,18 @@ class Occlusion:
         return found
 
     def phrases(self) -> list[Range]:
-        """Runs of a few neighbouring units of one passage, each half over the next."""
-        units, found = self.units(), []
+        """Runs of a few neighbouring words of one passage, wherever they may begin.
+
+        A phrase that is cut in two by fixed places counts for half, so the next run begins a word
+        later, or in long passages a few.
+        """
+        found = []
         for low, high in self.pieces:
-            own = [one for one in units if low <= one[0] < high]
-            firsts = range(0, max(1, len(own) - RUN // 2), RUN // 2)
-            found += [(own[i][0], own[min(i + RUN, len(own)) - 1][1]) for i in firsts]
+            words = [(low + a, low + b) for a, b in words_in(self.text[low:high])]
+            size = -(-len(words) // MOST_PHRASES)
+            run = min(RUN * size, len(words))
+            firsts = range(0, len(words) - run + 1, max(size, 1))
+            found += [(words[i][0], words[i + run - 1][1]) for i in firsts if run]
         return found
 
     def check(self, marks: Sequence[Mark], draws: int, seed: int) -> tuple[Deletion, ...]:

@@ -33,6 +33,7 @@ import numpy as np
 from scipy.special import expit, logsumexp
 
 from whowrote.arrays import FloatArray
+from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.progress import tell
 
@@ -237,9 +238,10 @@ def _answers(fitted: FittedAttributor, texts: Sequence[str]) -> _Answers:
     """The model's own answers to the windows, and how probable it is that it is nobody's."""
     answers, standing = [], []
     for low in range(0, len(texts), AT_ONCE):
-        some = texts[low : low + AT_ONCE]
-        answers += fitted.attribute(some)
-        found = fitted.evidence(some)
+        some = Corpus.from_texts(texts[low : low + AT_ONCE])
+        found = fitted.evidence(some)  # once for both: windows are most of the work
+        answers += fitted.answers(some, found)
+        tell("windows", min(low + AT_ONCE, len(texts)), len(texts))
         standing.append(fitted.calibration.norms.standing(found.figures, found.words))
     columns = {name: number for number, name in enumerate(fitted.names.tolist())}
     proba = np.zeros((len(texts), len(columns)))

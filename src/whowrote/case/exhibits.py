@@ -15,9 +15,9 @@ from typing import Any
 
 from whowrote import __version__
 from whowrote.case.chain import Entry, Log, append, read_log
+from whowrote.corpus.documents import FILE_HASH, Document
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.features.kinds import BY_NAME
 from whowrote.files import sha256_of, write_text
 
 LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
@@ -84,6 +84,8 @@ class Case:
         ``closed``: one of the candidates wrote each questioned text, and ``population`` says why
         nobody else can have.
         """
+        from whowrote.features.kinds import BY_NAME  # late: what learns is slow to load
+
         place = Path(folder)
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError(f"'{place}' is there already; a case begins in a folder of its own")
@@ -121,11 +123,15 @@ class Case:
         corpus: Corpus,
         role: str,
         *,
-        path: Path,
+        path: Path | None,
         author: str | None = None,
         source: str | None = None,
     ) -> Case:
-        """Register texts: copies are kept under their hashes, then the log names them."""
+        """Register texts: copies are kept under their hashes, then the log names them.
+
+        ``path`` is where they were read from; without one a text's own metadata may tell the hash
+        of its file.
+        """
         if role not in ROLES:
             raise InputError(f"role is {role!r}; it must be one of {', '.join(ROLES)}")
         if role == "reference" and self.question.closed:
@@ -149,8 +155,8 @@ class Case:
                     sha256=document.sha256,
                     words=len(document.text.split()),
                     group=document.group,
-                    source=source or f"{path.name}: {document.id}",
-                    source_sha256=_file_hash(path, document.id),
+                    source=source or (f"{path.name}: {document.id}" if path else document.id),
+                    source_sha256=_file_hash(path, document),
                 )
             )
         self._refuse_doubles(found)
@@ -237,7 +243,10 @@ def _number(known: Iterable[Exhibit], more: Iterable[Exhibit], role: str) -> int
     return 1 + sum(one.role == role for one in (*known, *more))
 
 
-def _file_hash(path: Path, document: str) -> str | None:
+def _file_hash(path: Path | None, document: Document) -> str | None:
     """Of the file itself, or of the document's own file in a folder."""
-    file = path if path.is_file() else path / document
+    if path is None:  # the name of a text that was sent is not a path here
+        told = document.metadata.get(FILE_HASH)
+        return None if told is None else str(told)
+    file = path if path.is_file() else path / document.id
     return sha256_of(file) if file.is_file() else None

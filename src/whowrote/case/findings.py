@@ -26,6 +26,7 @@ from whowrote import __version__
 from whowrote.attribution import Attribution, Attributor
 from whowrote.attribution.explanation import Use
 from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.occlusion import strongest
 from whowrote.attribution.verification import Verifier, compare, extractor_of, fit_verifier
 from whowrote.case.closed_set import ClosedCurve, closed_scores
 from whowrote.case.conditions import Conditions, attributable, validate
@@ -308,14 +309,14 @@ def _explanation(
         {"text": one.text, "times": one.times, **_rates(rates.get(one.text))}
         for one in found.ngrams_for[:SHOWN_NGRAMS]
     ]
-    strongest = sorted(found.phrases, key=lambda mark: -mark.drop)[:SHOWN_PHRASES]
+    phrases = strongest(found.phrases, SHOWN_PHRASES)
     return {
         "best": found.best,
         "second": found.second,
         "checkable": found.checkable,
         "ngrams": listed,
         "parts": [{"name": one.title, "share": one.share} for one in found.parts],
-        "phrases": [" ".join(text[one.start : one.end].split()) for one in strongest],
+        "phrases": [" ".join(text[one.start : one.end].split()) for one in phrases],
         "holds": found.holds,
         "check": found.in_words,
     }

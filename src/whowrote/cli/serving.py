@@ -30,18 +30,25 @@ def serve(
     models: Annotated[
         Path, typer.Option(help="The folder in which the page saves and finds models.")
     ] = Path("whowrote-models"),
+    cases: Annotated[
+        Path, typer.Option(help="The folder in which the page keeps cases, with their texts.")
+    ] = Path("whowrote-cases"),
     demo: Annotated[
         bool,
         typer.Option("--demo", help="Twelve presidents, learnt first if that was not done before."),
     ] = False,
 ) -> None:
-    """Open a local page and an HTTP interface: ask, compare, train, read the model's card.
+    """Open a local page and an HTTP interface: ask, compare, keep cases, train, read the card.
 
     Binds to this machine alone unless --host says otherwise. Texts that are asked about stay in
     memory and are never logged. The interface is described at /openapi.json. Needs the extra
     `web`.
 
     Example: `whowrote serve letters.model`
+
+    Example: `whowrote serve --demo --port 0` (a model of twelve presidents, at a free port)
+
+    Example: `whowrote serve letters.model --host 0.0.0.0` (to others too: prints a token)
     """
     _require_extra()
     from whowrote.web.access import access_for
@@ -51,7 +58,7 @@ def serve(
     if demo and model is None:
         model = _demo_model(models)
     listening = bound_socket(host, port)
-    app = create_app(model, models=models, access=access)
+    app = create_app(model, models=models, cases=cases, access=access)
     name = f"[{host}]" if ":" in host else host
     key = f"/?token={access.token}" if access.token else "/"
     say(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")

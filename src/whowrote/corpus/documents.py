@@ -77,6 +77,10 @@ class Document:
     sha256: str
 
 
+FILE_HASH = "file_sha256"
+"""What the metadata call the SHA-256 of the file that a text was read from, where it is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Raw:
     """A text as a reader found it, before decoding, cleaning and hashing."""

@@ -152,11 +152,24 @@ def masked(text: str) -> str:
     return WORD.sub(_mask, text)
 
 
+class _Shapes(dict[int, str]):
+    """The shape of each character, worked out when it is first met."""
+
+    def __missing__(self, code: int) -> str:
+        sign = chr(code)
+        shape = "0" if sign.isdigit() else "X" if sign.isupper() else "x"
+        self[code] = shape
+        return shape
+
+
+_SHAPES = _Shapes()
+
+
 def _mask(found: re.Match[str]) -> str:
     word = found.group()
     if word.lower().replace("\u2019", "'") in COMMON:
         return word
-    return "".join("0" if c.isdigit() else "X" if c.isupper() else "x" for c in word)
+    return word.translate(_SHAPES)
 
 
 def plain(text: str) -> str:

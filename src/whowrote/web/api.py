@@ -140,13 +140,8 @@ async def attribute(asked: Asked, request: Request) -> Response:
     answers = await engine.attribute(texts, names, asked.false_attributions)
     model, shown = engine.require(), []
     for answer in answers:
-        ratio, limited = ratio_of(model, answer)
-        propositions = [
-            f"{answer.best.author} wrote it",
-            "another of the enrolled authors wrote it",
-        ]
-        told = {"log10_lr": ratio, "limited": limited, "propositions": propositions}
-        shown.append({**answer.to_dict(), "ratio": told})
+        plain, (_, limited) = answer.to_dict(), ratio_of(model, answer)
+        shown.append({**plain, "ratio": {**plain["ratio"], "limited": limited}})
     return asked.shown(shown)
 
 

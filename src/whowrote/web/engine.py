@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from whowrote.attribution.answers import Attribution, Comparison
-from whowrote.attribution.fitted_attributor import FittedAttributor, prior_of
+from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.progress import Stage, listening
@@ -263,19 +263,13 @@ def at_rate(answer: Attribution, rate: float) -> Attribution:
 
 
 def ratio_of(model: FittedAttributor, answer: Attribution) -> tuple[float, bool]:
-    r"""log10 of how much the text raises the odds of the best author against the others enrolled.
+    """log10 of the ratio of the best author against the others enrolled.
 
-    .. math:: \frac{p / (1 - p)}{\pi / (1 - \pi)}
-
-    at most as many times as texts were held out to calibrate *p*, for no number of texts can show
-    more; the second value says that it met this bound.
+    The second value says whether it is held at its bound: one more than the texts that were held
+    out to calibrate it, for no number of texts can show more.
     """
-    held_out = math.log10(1 + model.calibration.held_out.texts)
-    place = model.names.tolist().index(answer.best.author)
-    before = math.exp(prior_of(model.prior, model.log_share)[place])
-    p = min(answer.best.probability, 1.0 - 1e-15)
-    ratio = math.log10(p / (1.0 - p)) - math.log10(before / (1.0 - before))
-    return min(ratio, held_out), ratio > held_out
+    ratio = answer.best.log10_lr
+    return ratio, ratio >= math.log10(1 + model.calibration.held_out.texts) - 1e-9
 
 
 class Shelf(Generic[T]):

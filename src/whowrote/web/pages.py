@@ -11,6 +11,7 @@ from urllib.parse import quote
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 
@@ -23,7 +24,13 @@ from whowrote.web.engine import Engine
 from whowrote.web.limits import RefusalError
 from whowrote.web.uploads import Upload
 
-VIEWS = (("/", "Ask"), ("/compare", "Compare"), ("/train", "Train"), ("/card", "Model"))
+VIEWS = (
+    ("/", "Ask"),
+    ("/compare", "Compare"),
+    ("/case", "Case"),
+    ("/train", "Train"),
+    ("/card", "Model"),
+)
 """The views in the order of the navigation; a view is added by a line here and its routes."""
 
 
@@ -33,12 +40,28 @@ class InMemory(MultiPartParser):
     spool_max_size = 2**62
 
 
+TURNS = dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], "\ufffd")
+"""Signs that turn the direction of whatever follows: a name must not turn our sentences."""
+
+
+def unturned(value: Any) -> Any:
+    """What a template writes, with those signs made visible.
+
+    >>> unturned("a" + chr(0x202E) + "b"), unturned(3)
+    ('a\ufffdb', 3)
+    """
+    if isinstance(value, Markup):
+        return Markup(str(value).translate(TURNS))
+    return value.translate(TURNS) if isinstance(value, str) else value
+
+
 @cache
 def templates() -> Environment:
     """The templates; whatever they write is escaped."""
     made = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
+        finalize=unturned,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -48,13 +71,13 @@ def templates() -> Environment:
     return made
 
 
-def rendered(name: str, **values: Any) -> str:
+def rendered(name: str, /, **values: Any) -> str:
     """A template with values; half characters, which no page may hold, become a mark."""
-    text = templates().get_template(name).render(**values)
+    text = templates().get_template(name).render(values)
     return text.encode("utf-8", "replace").decode()
 
 
-def page(request: Request, name: str, **values: Any) -> Response:
+def page(request: Request, name: str, /, **values: Any) -> Response:
     """A whole page, with the mark that its forms must bear."""
     access, model = request.app.state.access, engine_of(request).model
     session = request.cookies.get(SESSION) or token_urlsafe(24)
@@ -108,7 +131,11 @@ async def uploads_of(form: FormData, field: str) -> list[Upload]:
 
 
 def download(html: str, name: str) -> Response:
-    """A page as a file to keep; no name of a user can break out of the header."""
+    """A page as a file to keep."""
+    return HTMLResponse(html, headers=attachment(name))
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The header of a file to keep; no name of a user can break out of it."""
     safe = quote(name.replace("/", " "), safe="")
-    headers = {"content-disposition": f"attachment; filename*=UTF-8''{safe}"}
-    return HTMLResponse(html, headers=headers)
+    return {"content-disposition": f"attachment; filename*=UTF-8''{safe}"}

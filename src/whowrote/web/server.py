@@ -8,6 +8,7 @@ many open already. It adds the headers by which a browser runs nothing but our o
 from __future__ import annotations
 
 import hmac
+import re
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -34,8 +35,8 @@ from whowrote.web.limits import Limits, RefusalError, too_large
 HERE = Path(__file__).parent
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'",
+    "img-src 'self' data:; connect-src 'self'; frame-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -44,7 +45,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-UPLOADS = ("/train/audit",)
+UPLOADS = re.compile(r"/train/audit|/case/[^/]+/add")
 """Where a whole corpus may come in."""
 OPEN = ("/health",)
 """What is told without a token."""
@@ -144,7 +145,7 @@ class Guard:
         return any(hmac.compare_digest(one.encode("latin-1", "replace"), wanted) for one in given)
 
     def _limit(self, path: str) -> int:
-        return self.limits.upload_bytes if path in UPLOADS else self.limits.body_bytes
+        return self.limits.upload_bytes if UPLOADS.fullmatch(path) else self.limits.body_bytes
 
     def _counted(self, receive: Receive, path: str, over: list[RefusalError]) -> Receive:
         """The same body, but not more of it than is allowed."""
@@ -186,22 +187,24 @@ def create_app(
     model: Path | None = None,
     *,
     models: Path = Path("whowrote-models"),
+    cases: Path = Path("whowrote-cases"),
     limits: Limits | None = None,
     access: Access | None = None,
 ) -> FastAPI:
     """The application: its engine, its interface and its page."""
-    from whowrote.web import views
+    from whowrote.web import casework, views
+    from whowrote.web.processes import Processes
     from whowrote.web.trainings import Trainings
 
     limits, access = limits or Limits(), access or Access()
     engine = Engine(limits, model)
-    trainings = Trainings(limits, models, model)
+    processes = Processes(limits)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         await engine.start()
         yield
-        await trainings.stop()
+        await processes.stop()
         await engine.stop()
 
     app = FastAPI(
@@ -212,11 +215,13 @@ def create_app(
         redoc_url=None,
         description="Who wrote this text? How sure is that, and may it be none of these?",
     )
-    app.state.engine, app.state.access, app.state.trainings = engine, access, trainings
-    app.state.limits = limits
+    app.state.engine, app.state.access, app.state.limits = engine, access, limits
+    app.state.trainings = Trainings(processes, models, model)
+    app.state.cases = casework.Cases(processes, cases)
     app.state.shelves, app.state.explained, app.state.charts = {}, {}, {}
     app.include_router(api.router)
     app.include_router(views.router, include_in_schema=False)
+    app.include_router(casework.router, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=HERE / "static"), name="static")
     app.add_exception_handler(RefusalError, _refusal)
     app.add_exception_handler(InputError, _input_error)

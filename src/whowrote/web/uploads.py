@@ -10,9 +10,10 @@ import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import PurePosixPath
 
-from whowrote.corpus.documents import Document, Note, Options, Raw, is_binary
+from whowrote.corpus.documents import FILE_HASH, Document, Note, Options, Raw, is_binary
 from whowrote.corpus.folders import UNKNOWN, is_stylo
 from whowrote.corpus.formats import finish
 from whowrote.corpus.office import SUFFIXES, extract
@@ -120,6 +121,7 @@ def _raw(
 ) -> Raw | Note:
     """One file: a raw text, or a note that it is none; a file sent alone must be one."""
     suffix = PurePosixPath(name).suffix.lower()
+    about = {FILE_HASH: sha256(upload.data).hexdigest()}
     try:
         if suffix in TABLES:
             raise InputError(
@@ -130,14 +132,14 @@ def _raw(
             prose = extract(upload.data, suffix, name, options)
             remark = prose.remark()
             notes = (Note("left-out", remark, name, None, name),) if remark else ()
-            return Raw(prose.text, author, name, name, notes=notes)
+            return Raw(prose.text, author, name, name, metadata=about, notes=notes)
         if is_binary(upload.data):
             raise InputError(f"{name} is a binary file, not text: save it as plain text")
     except InputError as problem:
         if alone:
             raise
         return Note("not-text", f"{problem} (skipped)", name, None, name)
-    return Raw(upload.data, author, name, name)
+    return Raw(upload.data, author, name, name, metadata=about)
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -302,7 +302,7 @@ def _strip(told: Sequence[Comparison], own: Sequence[Comparison]) -> dict[str, A
 @router.get("/train")
 async def train(request: Request) -> Response:
     """The view for learning from texts."""
-    jobs = list(_trainings(request).jobs.values())[::-1]
+    jobs = _trainings(request).every()[::-1]
     return page(request, "train.html", jobs=jobs, features=FEATURES)
 
 
@@ -367,7 +367,8 @@ async def events(key: str, request: Request) -> EventSourceResponse:
 async def cancelled(key: str, request: Request) -> Response:
     """End a job."""
     await form_of(request)
-    await _trainings(request).cancel(_trainings(request).get(key))
+    trainings = _trainings(request)
+    await trainings.processes.cancel(trainings.get(key))
     return HTMLResponse("", headers={"x-go-to": f"/train/{key}"})
 
 

@@ -159,7 +159,8 @@
       const who = $(".who", one);
       who.textContent = is ? one.dataset.best : "None of these";
       who.classList.toggle("none", !is);
-      $(".why-none", one).textContent = is ? "" : "The nearest enrolled author is " + one.dataset.best + ".";
+      for (const line of all(".if-named", one)) line.hidden = !is;
+      for (const line of all(".if-none", one)) line.hidden = is;
       $(".report", one).href = "/ask/" + one.dataset.key + "/report?rate=" + rate;
     }
     const said = $(".decided");
@@ -206,8 +207,11 @@
       made.innerHTML = state.html;
       room.replaceChildren(made.content);
       room.dataset.state = state.state;
-      $("#use").hidden = !state.trained;
-      if (!["queued", "running"].includes(state.state)) { $("#cancel").hidden = true; source.close(); }
+      if ($("#use")) $("#use").hidden = !state.trained;
+      if (["queued", "running"].includes(state.state)) return;
+      source.close();
+      if ($("#cancel")) $("#cancel").hidden = true;
+      if (room.dataset.after === "reload") window.location.reload();
     });
   }
 

@@ -165,7 +165,8 @@ def test_names_that_are_no_text_are_printed_escaped(tmp_path: Path) -> None:
 def test_ctrl_c_is_a_sentence_and_130(letters: Path, tmp_path: Path) -> None:
     words = ("train", letters, "--out", tmp_path / "model", "--features", "ngrams")
     waiting = CODE.replace("main()", "")
-    waiting += (
+    waiting += (  # a shell that runs the tests in the background has its children ignore Ctrl-C
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import time; from whowrote.attribution import jobs\n"
         "jobs.storage.write = lambda *_: (print('now', flush=True), time.sleep(600))\n"
         "main()"
@@ -179,7 +180,10 @@ def test_ctrl_c_is_a_sentence_and_130(letters: Path, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "now\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        try:
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert said == (
         "whowrote: stopped by Ctrl-C; what was finished is kept, and nothing is half written\n"

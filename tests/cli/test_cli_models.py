@@ -71,7 +71,7 @@ def test_the_table_names_and_refuses(place: Path) -> None:
     assert name(1) in shown
     assert "none of these" in shown
     assert "5 texts, 2 by none of the 3 enrolled authors" in " ".join(shown.split())
-    named = run("attribute", place / "m", place / "strange", "--none-below", "0")
+    named = run("attribute", place / "m", place / "strange", "--false-attributions", "1")
     assert "0 by none of the 3" in " ".join(named.split())
 
 

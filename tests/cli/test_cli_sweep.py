@@ -257,7 +257,7 @@ def test_missing_and_unreadable_files(run: Run, config: Path, tmp_path: Path) ->
     config.write_text(CONFIG)
     assert "device is 'tpu'" in run(config, "--device", "tpu")[2]
     (tmp_path / "file").write_text("")
-    assert "a file; give the name of a folder" in run(config, "--out", tmp_path / "file")[2]
+    assert "a part of it is a file" in run(config, "--out", tmp_path / "file")[2]
 
 
 # ------------------------------------------------------------------------------ documentation

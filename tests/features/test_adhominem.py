@@ -278,7 +278,11 @@ def test_bad_weights(small: Path, tmp_path: Path) -> None:
         ("cut", whole[: len(whole) // 2], r"is truncated or is not a safetensors file"),
         ("empty", b"", r"is truncated or is not a safetensors file"),
         ("other", whole.replace(b'\\"format\\": 1', b'\\"format\\": 9'), r"has model format 9"),
-        ("misfit", whole.replace(b'\\"lev_dim\\": 7', b'\\"lev_dim\\": 8'), r"do not fit this"),
+        (
+            "misfit",
+            whole.replace(b'\\"lev_dim\\": 7', b'\\"lev_dim\\": 8'),
+            r"are not as large as the file",
+        ),
         ("kind", whole.replace(b'\\"AdHominem\\"', b'\\"AdHominex\\"'), r"holds a AdHominex"),
     ):
         path = tmp_path / f"{name}.safetensors"

@@ -33,7 +33,7 @@ def test_a_graph_finds_nearly_all_and_says_how_many() -> None:
     assert found.recall >= 0.98
     assert np.mean(hits) / 7 == pytest.approx(found.recall, abs=0.02)
     assert not (found.ids == np.arange(2000)[:, None]).any()
-    np.testing.assert_allclose(found.cosines[:, 0], truth.cosines[:, 0], atol=0.2)
+    assert (np.abs(found.cosines[:, 0] - truth.cosines[:, 0]) < 0.2).mean() >= 0.98
 
 
 def test_a_graph_that_misses_too_many_gives_way_to_exact_search(

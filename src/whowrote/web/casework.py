@@ -343,7 +343,7 @@ def report_policy(html: str) -> str:
     """What a report may do in a browser: show its own style and the pictures in it, nothing else.
 
     >>> report_policy("<style>p {}</style>").split("; ")[2][:25]
-    "style-src 'sha256-45r4P+G"
+    "style-src 'sha256-SNJDlN1"
     """
     styles = [hashlib.sha256(one.encode()).digest() for one in STYLE.findall(html)]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in styles) or "'none'"

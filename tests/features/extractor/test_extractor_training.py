@@ -161,14 +161,16 @@ def test_bad_weights_have_their_sentences(tmp_path: Path) -> None:
         read_extractor(other)
     misfit = tmp_path / "misfit.safetensors"
     misfit.write_bytes(whole.replace(b'\\"lev_dim\\": 12', b'\\"lev_dim\\": 13'))
-    with pytest.raises(InputError, match=r"do not fit this version of whowrote"):
+    with pytest.raises(InputError, match=r"are not as large as the file says of them"):
         read_extractor(misfit)
 
 
 def test_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
     assert read_checkpoint(tmp_path) is None
     (tmp_path / "checkpoint.json").write_text("{")
-    with pytest.raises(InputError, match=r"checkpoint.json' is damaged; take the folder"):
+    with pytest.raises(
+        InputError, match=r"checkpoint.json' is damaged or was edited; take the folder"
+    ):
         read_checkpoint(tmp_path)
 
 

@@ -82,7 +82,7 @@ def test_long_names_in_a_narrow_window_are_never_cut(
         write(tmp_path / "known" / author, texts_by(number, 6))
     write(tmp_path / "letters of the winter", [texts_by(0, 1, seed=1)[0]])
     run("train", tmp_path / "known", "--out", tmp_path / "m", "--features", "ngrams", "-q")
-    wide = _shown_at(120, tmp_path, monkeypatch)
+    wide = _shown_at(140, tmp_path, monkeypatch)
     assert "candidates" in wide
     for width in (80, 60):
         shown = _shown_at(width, tmp_path, monkeypatch)
@@ -90,7 +90,8 @@ def test_long_names_in_a_narrow_window_are_never_cut(
         assert "…" not in shown
         assert max(map(len, shown.splitlines())) <= width
         whole = " ".join(shown.split())
-        assert all(word in whole for word in ("typicality", "Sir Arthur Conan Doyle 2%"))
+        assert "typicality" in whole
+        assert re.search(r"Sir Arthur Conan Doyle <?\d+%", whole)
 
 
 def _shown_at(width: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -128,7 +128,7 @@ MADE: dict[Callable[[Path], Path], str] = {
     wide: "wide.csv, line 1: 100,001 columns and the limit is 5,000",
     newlines: "200,000 empty lines in a row",
     empty_rows: "100,000 rows in a row without a text in 'text'",
-    long_line: "unfolds to more than",
+    long_line: "the line has at least",
     wide_parquet: "unfolds to more than",
     long_parquet: "has 5,000,000 rows",
     page_parquet: "unfolds to more than",

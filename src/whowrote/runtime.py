@@ -6,7 +6,6 @@ A table of contents that imports its names on first use costs nothing to those w
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -38,10 +37,9 @@ def let_waiting_threads_sleep() -> None:
     """Threads of torch that wait for each other sleep, unless the user has said otherwise.
 
     Spinning ones hold a core that another program needs: beside two busy ones a fit took 70 times
-    as long. The setting is read when torch is loaded, so nothing is done after that.
+    as long. The setting is read when torch is loaded: after that it is for child processes alone.
     """
-    if "torch" not in sys.modules:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def usable_cores() -> int:

@@ -28,8 +28,8 @@ PRIOR_TEXTS = 2.0
 """The mean of all authors counts as so many texts of each: few texts are shrunk towards it."""
 
 
-NEARNESS = 2
-"""Where the figures of strangers have the nearness to the best author's mean."""
+NEARNESS, STANDING = 2, 3
+"""Where the figures of strangers have the nearness to the best author's mean, and the standing."""
 
 
 @dataclass(frozen=True)

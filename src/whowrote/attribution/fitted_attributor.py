@@ -38,7 +38,7 @@ from whowrote.attribution.answers import (
     as_corpus,
     words_of,
 )
-from whowrote.attribution.calibration import Calibration, best_figures
+from whowrote.attribution.calibration import STANDING, Calibration, best_figures
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import Read, Reader, mean_per_text
@@ -234,6 +234,8 @@ class FittedAttributor:
             return [None] * len(log_proba)
         norms, people = self.calibration.norms, curve.people
         figures = best_figures(norms, found.figures, log_proba, found.words, people)
+        if curve.doubt == 0.0:  # models of before learnt from the standing as it is
+            figures[:, STANDING] = np.sinh(figures[:, STANDING])
         shares = curve.share(figures, found.words).tolist()
         return [None if math.isnan(share) else share for share in shares]
 

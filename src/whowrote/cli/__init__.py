@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import gc
-import os
 import warnings
 from importlib import import_module
 from importlib.metadata import entry_points, requires, version
@@ -21,6 +20,7 @@ from whowrote import __version__
 from whowrote.cli.faults import guarded, leave, prepare_streams
 from whowrote.errors import InputError
 from whowrote.formatting import printable
+from whowrote.runtime import let_waiting_threads_sleep
 
 COMMANDS = {
     **dict.fromkeys(("train", "attribute"), "models"),
@@ -128,9 +128,7 @@ def _tell(message: Warning | str, *_: Any) -> None:
 def main() -> None:
     """Run the command line; whatever goes wrong is one sentence on standard error and status 2."""
     prepare_streams()
-    # Threads that wait for each other must sleep, not spin: beside another busy program a spinning
-    # one takes the core that the other thread waits for, and seconds go by on milliseconds of work.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch is imported
+    let_waiting_threads_sleep()
     # Memory goes back whole when the process ends: looking through all of torch for garbage first
     # takes longer than an answer.
     atexit.register(gc.freeze)

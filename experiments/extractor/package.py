@@ -30,6 +30,7 @@ import torch
 from evaluate import Texts, levs_of, named, read_material
 
 from whowrote.features.adhominem import PRETRAINED
+from whowrote.features.network import Network
 from whowrote.features.reading import SECTION, Extractor, read_extractor, write_extractor
 from whowrote.features.vocabulary import spans
 from whowrote.metrics import auc, balanced_pairs, cosines
@@ -67,6 +68,27 @@ def weighed(extractor: Extractor, weight: float) -> Extractor:
     network.architecture = replace(network.architecture, encoder=shape)
     network.encoder.shape = shape
     return replace(extractor, network=network)
+
+
+@torch.no_grad()
+def side_by_side(first: Extractor, seconds: Sequence[Extractor]) -> Extractor:
+    """The first tower of one extractor beside the mean of the second towers of runs.
+
+    The runs began in the same weights, so the mean of where they went is a tower again.
+    """
+    encoders = [one.network.encoder for one in seconds]
+    if any(encoder is None for encoder in encoders):
+        raise SystemExit("--second names weights without a second tower; train one with [encoder]")
+    states = [encoder.state_dict() for encoder in encoders if encoder is not None]
+    mean = {name: sum(state[name] for state in states) / len(states) for name in states[0]}
+    shape = replace(seconds[0].network.architecture.encoder, alone=False)
+    network = Network(replace(first.network.architecture, encoder=shape))
+    network.load_state_dict(
+        first.network.state_dict() | {f"encoder.{name}": value for name, value in mean.items()}
+    )
+    network.to(next(first.network.parameters()).device).requires_grad_(False)
+    card = {**dict(first.card), "second": dict(seconds[0].card), "second_runs": len(seconds)}
+    return replace(first, network=network, pieces=seconds[0].pieces, card=card)
 
 
 def middle_tokens(text: str, count: int) -> str | None:
@@ -116,8 +138,12 @@ def main() -> None:
     parser.add_argument("--gain", type=float, help="for a saturated LEV: 0.5")
     parser.add_argument("--about", type=Path, help="TOML: what else the card shall say")
     parser.add_argument("--weight", type=float, help="of the second tower, by tower_weight.py")
+    parser.add_argument("--second", type=Path, nargs="*", help="runs of the second tower alone")
     options = parser.parse_args()
     extractor = read_extractor(options.weights, options.device)
+    if options.second:
+        seconds = [read_extractor(path, options.device) for path in options.second]
+        extractor = side_by_side(extractor, seconds)
     material = read_material(None, named(options.corpus), {})
     development = [texts for (_, side), texts in material.domains.items() if side == 1]
     about = tomllib.loads(options.about.read_text(encoding="utf-8")) if options.about else {}

@@ -18,6 +18,7 @@ from whowrote.features.encoder import (
     DevicePieces,
     EightBitLinear,
     EncoderShape,
+    Hiding,
     PieceEncoder,
     bert_state,
     encode,
@@ -149,14 +150,37 @@ def test_hidden_pieces_and_rare_ones_are_not_seen() -> None:
     placed = DevicePieces.place(rows, "cpu")
     batch = placed.batch(stretches_of(rows.offsets[:-1], rows.lengths, 40), SHAPE, 2)
     encoder.rare[[TABLE.index["z"], TABLE.index["##z"], TABLE.index["of"]]] = 1.0
-    group, generator = batch.groups[0], torch.Generator().manual_seed(0)
-    shown = encoder._hide(group, (0.0, 1.0), generator)
+    group, hidden = batch.groups[0], SHAPE.special[2]
+    shown = hiding(rare=1.0).pieces(group, encoder.rare, hidden)
     rare = encoder.rare[group.pieces] > 0
     assert rare.any()
     assert (shown[rare] == SHAPE.special[2]).all()
     assert (shown[~rare] == group.pieces[~rare]).all()
-    everything = encoder._hide(group, (1.0, 0.0), generator)
+    everything = hiding(pieces=1.0).pieces(group, encoder.rare, hidden)
     assert ((everything == SHAPE.special[2]) == group.inner).all()  # ends are never hidden
+
+
+def hiding(**shares: float) -> Hiding:
+    none = {"pieces": 0.0, "rare": 0.0, "means": 0.0, "states": 0.0}
+    return Hiding(none | shares, torch.Generator().manual_seed(0))
+
+
+def test_hidden_states_are_the_same_columns_along_a_stretch_and_keep_their_mean() -> None:
+    added = torch.ones(400, 5, 40)
+    shown = hiding(states=0.25).states(added)
+    assert (shown == shown[:, :1]).all()
+    assert 0.7 < (shown > 0).float().mean() < 0.8
+    torch.testing.assert_close(shown[shown > 0], torch.full_like(shown[shown > 0], 4 / 3))
+    assert hiding().states(added) is added
+
+
+def test_a_tower_that_hides_nothing_learns_from_what_it_reads() -> None:
+    encoder, rows = made(), TABLE.read(TEXTS)
+    placed = DevicePieces.place(rows, "cpu")
+    batch = placed.batch(stretches_of(rows.offsets[:-1], rows.lengths, 40), SHAPE, len(TEXTS))
+    plain = encoder.means(batch)
+    torch.testing.assert_close(encoder.means(batch, hiding()), plain)
+    assert (encoder.means(batch, hiding(states=0.5)) - plain).abs().max() > 1e-3
 
 
 def test_a_long_text_is_read_at_equal_distances() -> None:

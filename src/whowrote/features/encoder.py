@@ -17,7 +17,7 @@ changes how another one is rounded.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,30 @@ class EncoderShape:
             )
 
 
+@dataclass(frozen=True)
+class Hiding:
+    """What is hidden while the tower learns: shares, and whatever draws them."""
+
+    shares: Mapping[str, float]
+    """Of pieces, of rare pieces besides, of means, and of what a layer adds (``states``)."""
+    generator: torch.Generator
+
+    def pieces(self, group: PieceGroup, rare: Tensor, hidden: int) -> Tensor:
+        """The pieces of a group, some of them replaced by the hidden one."""
+        share = self.shares["pieces"] + self.shares["rare"] * rare[group.pieces]
+        chance = torch.rand(group.pieces.shape, generator=self.generator, device=share.device)
+        return torch.where(group.inner & (chance < share), hidden, group.pieces)
+
+    def states(self, added: Tensor) -> Tensor:
+        """(n, time, width), the same columns hidden along a stretch."""
+        n, _, width = added.shape
+        return drop(added, self.shares["states"], (n, 1, width), self.generator)
+
+    def means(self, means: Tensor) -> Tensor:
+        """(texts, size)."""
+        return drop(means, self.shares["means"], means.shape, self.generator)
+
+
 class Layer(nn.Module):
     """Attention, then two products; each is added to what it read and normalised."""
 
@@ -95,14 +119,16 @@ class Layer(nn.Module):
         self.first = nn.LayerNorm(shape.width, eps=1e-12)
         self.second = nn.LayerNorm(shape.width, eps=1e-12)
 
-    def forward(self, states: Tensor, inside: Tensor) -> Tensor:
+    def forward(self, states: Tensor, inside: Tensor, drawn: Hiding | None = None) -> Tensor:
         """(n, time, width) to the same; ``inside`` is (n, 1, 1, time)."""
         n, time, width = states.shape
         split = self.read(states).view(n, time, 3, self.heads, width // self.heads)
         query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)
         mixed = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=inside)
-        states = self.first(states + self.write(mixed.transpose(1, 2).reshape(n, time, width)))
-        found: Tensor = self.second(states + self.down(nn.functional.gelu(self.up(states))))
+        added = self.write(mixed.transpose(1, 2).reshape(n, time, width))
+        states = self.first(states + (added if drawn is None else drawn.states(added)))
+        added = self.down(nn.functional.gelu(self.up(states)))
+        found: Tensor = self.second(states + (added if drawn is None else drawn.states(added)))
         return found
 
 
@@ -236,30 +262,30 @@ class PieceEncoder(nn.Module):
         self.lev_scaling = Standardise(s.lev_dim)
         self.register_buffer("rare", torch.zeros(s.n_pieces))
 
-    def forward(
-        self,
-        batch: PieceBatch,
-        hidden: Sequence[float] = (0.0, 0.0, 0.0),
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """(texts, lev_dim); with a generator shares of pieces, rare ones and means are hidden."""
+    def forward(self, batch: PieceBatch, drawn: Hiding | None = None) -> Tensor:
+        """(texts, lev_dim); while it learns, ``drawn`` hides parts of what it sees."""
+        means = self.means(batch, drawn)
+        scaled = self.mean_scaling(means, drawn is not None)
+        if drawn is not None:
+            scaled = drawn.means(scaled)
+        lev: Tensor = self.lev(scaled).float()
+        squashed: Tensor = (self.shape.lev_gain * self.lev_scaling(lev, drawn is not None)).tanh()
+        return self.shape.weight * squashed
+
+    def means(self, batch: PieceBatch, drawn: Hiding | None = None) -> Tensor:
+        """(texts, depths x width): the states at the depths, averaged over the pieces of texts."""
         sums = []
         for group in batch.groups:
-            shown = group.pieces if generator is None else self._hide(group, hidden, generator)
-            sums.append(self.sums(shown, group.marks, group.inside))
+            hidden = self.shape.special[2]
+            shown = group.pieces if drawn is None else drawn.pieces(group, self.rare, hidden)
+            sums.append(self.sums(shown, group.marks, group.inside, drawn))
         together = torch.cat(sums)
-        means = together.new_zeros(len(batch.counts), together.shape[1])
-        means = means.index_add(0, batch.text, together) / batch.counts[:, None]
-        return self.levs(means, hidden[2], generator)
+        total = together.new_zeros(len(batch.counts), together.shape[1])
+        return total.index_add(0, batch.text, together) / batch.counts[:, None]
 
-    def _hide(
-        self, group: PieceGroup, hidden: Sequence[float], generator: torch.Generator
+    def sums(
+        self, pieces: Tensor, marks: Tensor, inside: Tensor, drawn: Hiding | None = None
     ) -> Tensor:
-        share = hidden[0] + hidden[1] * self.rare[group.pieces]
-        chance = torch.rand(group.pieces.shape, generator=generator, device=share.device)
-        return torch.where(group.inner & (chance < share), self.shape.special[2], group.pieces)
-
-    def sums(self, pieces: Tensor, marks: Tensor, inside: Tensor) -> Tensor:
         """(stretches, depths x width): the states of all pieces at the depths, added up."""
         states = self.pieces(pieces) + self.places.weight[: pieces.shape[1]]
         if self.marks is not None:
@@ -268,22 +294,10 @@ class PieceEncoder(nn.Module):
         mask = inside[:, None, None]
         found = [_sum(states, inside)] if 0 in self.shape.depths else []
         for number, layer in enumerate(self.layers, start=1):
-            states = layer(states, mask)
+            states = layer(states, mask, drawn)
             if number in self.shape.depths:
                 found.append(_sum(states, inside))
         return torch.cat(found, dim=1)
-
-    def levs(
-        self, means: Tensor, share: float = 0.0, generator: torch.Generator | None = None
-    ) -> Tensor:
-        """(texts, depths x width) to (texts, lev_dim)."""
-        learn = generator is not None
-        scaled = self.mean_scaling(means, learn)
-        if generator is not None:
-            scaled = drop(scaled, share, scaled.shape, generator)
-        lev: Tensor = self.lev(scaled).float()
-        squashed: Tensor = (self.shape.lev_gain * self.lev_scaling(lev, learn)).tanh()
-        return self.shape.weight * squashed
 
 
 def _sum(states: Tensor, inside: Tensor) -> Tensor:

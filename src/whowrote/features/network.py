@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
 from whowrote.features.bag import DeviceRows
-from whowrote.features.encoder import EncoderShape, PieceBatch, PieceEncoder
+from whowrote.features.encoder import EncoderShape, Hiding, PieceBatch, PieceEncoder
 from whowrote.features.layers import BiLSTM, Pooling, Standardise, drop
 from whowrote.features.vocabulary import FIRST_CHARACTER, FIRST_WORD, MASKED
 
@@ -165,7 +165,7 @@ class Dropout:
 
     Of tokens, word vectors, between the levels, of the LEV, of the n-grams, and of documents whose
     n-grams are hidden altogether, so that the rest of the network must do without; of the second
-    tower's pieces, of its rare pieces besides, and of its means.
+    tower's pieces, of its rare pieces besides, of its means, and of what its layers add.
     """
 
     tokens: float = 0.1
@@ -177,6 +177,7 @@ class Dropout:
     pieces: float = 0.1
     rare: float = 0.5
     means: float = 0.1
+    states: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -272,9 +273,8 @@ class Network(nn.Module):
         """
         if self.encoder is None or pieces is None:
             return self._lev(ids, layout, characters, words, dropout, generator, rows)
-        shares = dropout or Dropout()
-        hidden = (shares.pieces, shares.rare, shares.means)
-        encoded: Tensor = self.encoder(pieces, hidden, generator)
+        drawn = None if generator is None else Hiding(asdict(dropout or Dropout()), generator)
+        encoded: Tensor = self.encoder(pieces, drawn)
         if self.architecture.encoder.alone:
             return encoded
         lev = self._lev(ids, layout, characters, words, dropout, generator, rows)

@@ -297,7 +297,7 @@ class Run:
             recall[name] = recall_at_1(vectors, authors)
             for tower, own in self.towers().items():
                 towers[tower][name] = auc(cosines(vectors[:, own], pairs), pairs.same)
-            error = svm_error(vectors, authors) if self.towers() else None
+            error = svm_error(vectors, authors) if self.network.encoder is not None else None
             errors |= {} if error is None else {name: error}
         loss, speed = self.take_losses()
         rate = self.optimizer.param_groups[0]["lr"]

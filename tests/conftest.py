@@ -10,7 +10,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 import torch
 
+import shapes
+
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol() -> None:
+    """Each test, with the fixtures it makes, checks shapes anew."""
+    shapes.begin()
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,8 @@ from typing import Any
 import jaxtyping
 from beartype import beartype
 
-MOST = 4000
-"""Checks in a test, its fixtures included: of some twenty steps of training."""
+MOST = 2000
+"""Checks in a test, its fixtures included: of some ten steps of training."""
 _done = 0
 
 

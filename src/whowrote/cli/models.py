@@ -99,10 +99,25 @@ def _show_trained(done: Trained, verbose: bool) -> None:
         f"Held out, {held_out.right} of {held_out.texts} of these texts go to their author "
         f"({held_out.right / held_out.texts:.1%}); `whowrote evaluate` measures it properly."
     )
+    if done.named is not None:
+        say(
+            f"Where 'none of these' may be said, {done.named:.0%} of them are given to their "
+            f"author by name.{_cure(done.named)}"
+        )
     if verbose:
         for name, seconds in done.seconds.items():
             say(f"  {seconds:8.1f} s  {name}")
     say(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
+
+
+def _cure(named: float) -> str:
+    """What to do where most texts would be refused."""
+    if named >= 0.5:
+        return ""
+    return (
+        " Longer or more texts of each author help; `attribute --false-attributions 0.3` names "
+        "more people, and more strangers."
+    )
 
 
 # -- whowrote attribute --------------------------------------------------------------------------
@@ -427,7 +442,8 @@ def _lines(found: Inspected) -> list[str]:
     held_out, pooling = found.held_out, found.calibration
     lines = [
         f"model {found.id[:16]}, whowrote {found.version}, features {_features(found)}, "
-        f"{found.component} mixture, {found.latent_dim} latent dimensions, {found.members} members",
+        f"{found.component} mixture, {found.latent_dim} latent dimensions, "
+        f"{count(found.members, 'member')}",
         f"held out, {held_out.right} of {held_out.texts} training texts go to their author",
         f"passages of {found.settings['passage_words']} words; temperature "
         f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; "

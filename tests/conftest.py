@@ -1,11 +1,24 @@
 """What every test may ask for."""
 
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import torch
 
+import shapes
+
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol() -> None:
+    """Each test, with the fixtures it makes, checks shapes anew."""
+    shapes.begin()
 
 
 @pytest.fixture(scope="session")

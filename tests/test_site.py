@@ -20,11 +20,16 @@ def build(docs: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
-    """The pages, beside the file that has the version."""
+def small(tmp_path: Path) -> Path:
+    """The settings of the site with two of its pages, beside the file that has the version."""
     shutil.copy(DOCS.parent / "pyproject.toml", tmp_path)
-    shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("_build"))
-    return tmp_path / "docs"
+    pages = tmp_path / "docs"
+    shutil.copytree(DOCS / "_static", pages / "_static")
+    for name in ("conf.py", "glossary.md"):
+        shutil.copy(DOCS / name, pages)
+    listed = "# Site\n\n```{toctree}\n\nglossary\nattic\n```\n"
+    (pages / "index.md").write_text(listed)  # the attic is named before it is written
+    return pages
 
 
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
@@ -35,22 +40,20 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert "MixtureVAEClassifier" in (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
 
 
-def test_a_planted_broken_link_and_a_page_in_no_list_are_found(copied: Path) -> None:
-    page = copied / "glossary.md"
+def test_a_page_by_a_name_that_is_expected_slots_in(small: Path) -> None:
+    done = build(small, small / "_build")
+    assert (done.returncode, done.stderr) == (0, "")
+    (small / "attic.md").write_text("# A page of its own\n")
+    done = build(small, small / "_after")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "A page of its own" in (small / "_after" / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_planted_broken_link_and_a_page_in_no_list_are_found(small: Path) -> None:
+    page = small / "glossary.md"
     page.write_text(page.read_text(encoding="utf-8") + "\n[nowhere](no_such_page.md)\n")
-    (copied / "attic.md").write_text("# Attic\n")
-    done = build(copied, copied / "_build")
+    (small / "cellar.md").write_text("# Cellar\n")
+    done = build(small, small / "_build")
     assert done.returncode != 0
     assert "no_such_page.md" in done.stderr
-    assert "attic.md" in done.stderr
-
-
-def test_a_page_by_a_name_that_is_expected_slots_in(copied: Path) -> None:
-    index = copied / "index.md"
-    listed = index.read_text(encoding="utf-8").replace("\nglossary\n", "\nglossary\nattic\n")
-    index.write_text(listed)  # named in the list before it is written
-    assert build(copied, copied / "_build").returncode == 0
-    (copied / "attic.md").write_text("# A page of its own\n")
-    done = build(copied, copied / "_after")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "A page of its own" in (copied / "_after" / "index.html").read_text(encoding="utf-8")
+    assert "cellar.md" in done.stderr

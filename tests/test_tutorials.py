@@ -77,6 +77,13 @@ def test_every_command_and_public_name_has_an_example_that_runs() -> None:
     assert missing(run_code()) == set()
 
 
+def test_every_command_is_on_the_page_of_all_commands() -> None:
+    page = (DOCS / "overview.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"`(\w+)(?: \w+)?`", page))
+    assert {*COMMANDS, EXPERIMENT} <= listed
+    assert "attrib" not in listed  # no half of a name counts
+
+
 def test_a_name_without_an_example_is_found() -> None:
     code = run_code()
     assert missing(code.replace("whowrote zeta", "").replace("NGrams", "")) == {"zeta", "NGrams"}

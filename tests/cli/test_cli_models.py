@@ -10,7 +10,10 @@ from typer.testing import CliRunner
 
 from attribution.people import name, strangers, texts_by
 from whowrote.attribution import Attributor
+from whowrote.attribution.calibration import HeldOut
+from whowrote.attribution.jobs import Trained
 from whowrote.cli import app, main
+from whowrote.cli.models import _show_trained
 from whowrote.demo import read_addresses
 from whowrote.errors import InputError
 from whowrote.features import Hybrid, StyleExtractor
@@ -51,6 +54,17 @@ def run(*arguments: object, code: int = 0, text: str | None = None) -> str:
     answer = runner.invoke(app, [str(one) for one in arguments], input=text)
     assert answer.exit_code == code, answer.output
     return answer.stdout
+
+
+@pytest.mark.parametrize(("named", "cure"), [(0.9, False), (0.2, True), (None, False)])
+def test_training_says_how_many_would_be_named(
+    named: float | None, cure: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = Trained("m", "id", 6, 30, 30, 9000, HeldOut(30, 23), named, {}, 1.0)
+    _show_trained(done, verbose=False)
+    said = capsys.readouterr().out
+    assert ("Where 'none of these' may be said" in said) == (named is not None)
+    assert ("--false-attributions" in said) == cure
 
 
 def test_attribute_a_folder(place: Path) -> None:

@@ -43,17 +43,13 @@ EXPECTED_FAILURES = {
         "check_estimator_sparse_matrix": SPARSE,
     },
 }
-COMPONENTS = ("student-t", "gaussian")
 
 
 @pytest.mark.filterwarnings("ignore::whowrote.errors.ClusterWarning")  # so short a fit may merge
 @parametrize_with_checks(
-    [
-        *(MixtureVAEClassifier(component, **SMALL) for component in COMPONENTS),
-        *(
-            MixtureVAEClusterer(3, component=component, **SMALL | CLUSTERING)
-            for component in COMPONENTS
-        ),
+    [  # of the interface, which the component does not touch: each component once
+        MixtureVAEClassifier("student-t", **SMALL),
+        MixtureVAEClusterer(3, component="gaussian", **SMALL | CLUSTERING),
     ],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES[type(estimator).__name__],
 )

@@ -1,13 +1,16 @@
 """The published clustering experiment, small; the full record is in experiments/results."""
 
+import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from whowrote.cli import app
+from whowrote_experiments import pinwheel
 from whowrote_experiments.pinwheel import (
     METHODS,
     Outcome,
@@ -74,12 +77,27 @@ def test_even_a_short_run_finds_most_of_the_arms(outcome: tuple[Outcome, Path]) 
     assert result.summary()["student-t VAE"]["worst"] > 0.8  # chance is 0.2
 
 
-@pytest.mark.filterwarnings("ignore::whowrote.errors.ClusterWarning")  # so short a fit may merge
-def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
-    arguments = ["experiment", "pinwheel", "--seeds", "1", "--points", "20", "--epochs", "1"]
-    shown = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "a")])
+def test_the_command_prints_a_table_and_json(
+    outcome: tuple[Outcome, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def found(out: Path, **options: Any) -> Outcome:
+        inspect.signature(run).bind(out, **options)
+        asked.append({"out": out, **options})
+        options["report"](outcome[0].trials[0])
+        return outcome[0]
+
+    monkeypatch.setattr(pinwheel, "run", found)
+    arguments = ["experiment", "pinwheel", "--seeds", "2", "--points", "20", "--epochs", "1"]
+    shown = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path)])
     assert shown.exit_code == 0, shown.output
-    assert "student-t VAE" in shown.output
-    assert "pinwheel.png" in shown.output
-    printed = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "b"), "--json"])
+    assert "student-t VAE" in shown.stdout
+    assert "seed 3: " in shown.stderr
+    assert "pinwheel.png" in shown.stdout.replace("\n", "")
+    printed = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path), "--json"])
     assert set(json.loads(printed.stdout)["summary"]) == set(METHODS)
+    for one in asked:
+        assert one["report"] is not None
+        assert (one["out"], one["per_arm"], one["max_epochs"]) == (tmp_path, 20, 1)
+        assert list(one["seeds"]) == list(pinwheel.FRESH_SEEDS)[:2]

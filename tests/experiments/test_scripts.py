@@ -1,9 +1,13 @@
 """The scripts of experiments/ run, small, and the committed records say what they must."""
 
+import contextlib
+import io
 import json
-import subprocess
+import runpy
 import sys
+import warnings
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +22,16 @@ RESULTS = ROOT / "experiments" / "results"
 
 
 def run(script: str, *arguments: object) -> str:
-    command = [sys.executable, str(ROOT / "experiments" / script), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Run a script as the main program of this process, which has loaded torch already."""
+    path, printed = str(ROOT / "experiments" / script), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [path, *map(str, arguments)]),
+        contextlib.redirect_stdout(printed),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # fits as short as these may warn
+        runpy.run_path(path, run_name="__main__")
+    return printed.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -143,12 +153,10 @@ def test_vectors(reviews: Path, tmp_path: Path) -> None:
 
 
 def test_vectors_of_authors_that_the_extractor_knows(reviews: Path, tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "experiments" / "vectors.py"), str(reviews)]
-    command += ["--unlike", str(known(tmp_path / "learnt.parquet", "x", "b"))]
-    command += ["--out", str(tmp_path / "vectors.npz")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert "1 authors are among those the extractor learnt from, such as 'b'" in done.stderr
+    learnt, out = known(tmp_path / "learnt.parquet", "x", "b"), tmp_path / "vectors.npz"
+    with pytest.raises(SystemExit) as left:
+        run("vectors.py", reviews, "--unlike", learnt, "--out", out)
+    assert "1 authors are among those the extractor learnt from, such as 'b'" in str(left.value)
     assert not (tmp_path / "vectors.npz").exists()
 
 

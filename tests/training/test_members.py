@@ -57,8 +57,7 @@ def test_another_seed_is_another_model(rows: Rows, fleet_of_64: Outcome, i: int)
     assert gap(fleet_of_64.fleet, i, trained([other], rows, LONG).fleet) > 1e-3
 
 
-@pytest.mark.parametrize("i", [0, 1, 2, 3])
-def test_a_member_without_dropout_is_the_lone_model_among_those_with(rows: Rows, i: int) -> None:
+def test_a_member_without_dropout_is_the_lone_model_among_those_with(rows: Rows) -> None:
     members = [
         Member(seed=1),
         Member(seed=2, input_dropout=0.3),
@@ -66,22 +65,23 @@ def test_a_member_without_dropout_is_the_lone_model_among_those_with(rows: Rows,
         Member(seed=4, component="gaussian", input_dropout=0.2, hidden_dropout=0.2),
     ]
     together = trained(members, rows)
-    assert gap(together.fleet, i, trained([members[i]], rows).fleet) < ROUNDING
+    for i, member in enumerate(members):
+        assert gap(together.fleet, i, trained([member], rows).fleet) < ROUNDING
 
 
 @pytest.mark.parametrize("watch", ["log-loss", "error", "bound"])
-@pytest.mark.parametrize("i", [0, 1])
-def test_validation_rows_of_mates_do_not_count(rows: Rows, watch: str, i: int) -> None:
+def test_validation_rows_of_mates_do_not_count(rows: Rows, watch: str) -> None:
     """Eleven and thirty rows to be watched on: each member sees its own."""
     members = [Member(seed=1), Member(seed=2)]
     parts = [assigned([1], 11), assigned([2], 30)]
     both = Assignment(parts[0].train + parts[1].train, parts[0].validation + parts[1].validation)
     plan = replace(PLAN, watch=watch, max_epochs=3)
     together = trained(members, rows, plan, assignment=both)
-    alone = trained([members[i]], rows, plan, assignment=parts[i])
-    for a, b in zip(records(together, i), alone.history, strict=True):
-        assert a.watched == pytest.approx(b.watched, abs=ROUNDING)
-    assert gap(together.fleet, i, alone.fleet) < ROUNDING
+    for i, member in enumerate(members):
+        alone = trained([member], rows, plan, assignment=parts[i])
+        for a, b in zip(records(together, i), alone.history, strict=True):
+            assert a.watched == pytest.approx(b.watched, abs=ROUNDING)
+        assert gap(together.fleet, i, alone.fleet) < ROUNDING
 
 
 def test_a_member_without_validation_does_not_stop_the_watch_of_others(rows: Rows) -> None:

@@ -31,6 +31,8 @@ class Trained:
     passages: int
     words: int
     held_out: HeldOut
+    named: float | None
+    """The share that goes to its author by name, at the limit for strangers; None: not known."""
     seconds: dict[str, float]
     megabytes: float
 
@@ -58,8 +60,10 @@ def train_model(
     with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
         attributor = Attributor(chosen, random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
-        storage.write(attributor.fitted(), draft)
+        fitted = attributor.fitted()
+        storage.write(fitted, draft)
         tell("saving", 1, 1)
+    curve = fitted.calibration.strangers
     return Trained(
         out=str(out),
         id=attributor.id_,
@@ -67,7 +71,8 @@ def train_model(
         texts=sum(author.texts for author in attributor.authors_),
         passages=sum(author.passages for author in attributor.authors_),
         words=sum(author.words for author in attributor.authors_),
-        held_out=attributor.fitted_.calibration.held_out,
+        held_out=fitted.calibration.held_out,
+        named=None if curve is None else 1.0 - curve.missed(fitted.false_attributions),
         seconds=stopwatch.seconds,
         megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
     )

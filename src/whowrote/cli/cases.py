@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     Features,
-    Format,
-    GroupColumn,
-    IdColumn,
     Quiet,
+    Reading,
     Seed,
-    TextColumn,
-    read_corpus,
+    corpus_options,
     say,
 )
 from whowrote.formatting import count
@@ -78,6 +75,7 @@ def new(
 
 
 @case.command("add")
+@corpus_options()
 def add(
     folder: CasePath,
     texts: Annotated[Path, typer.Argument(help="A text, a folder or a table of texts.")],
@@ -91,11 +89,7 @@ def add(
     source: Annotated[
         str | None, typer.Option(help="Where they come from; default: names of the files.")
     ] = None,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
-    group_column: GroupColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
 ) -> None:
     """Register texts: a copy, its SHA-256 and its source go into the case.
@@ -105,14 +99,7 @@ def add(
     from whowrote.case import Case
 
     there = Case.open(folder)
-    corpus = read_corpus(
-        texts,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-        group_column=group_column,
-    )
+    corpus = reading.load(texts)
     now = there.add(corpus, role, path=texts, author=author, source=source)
     new = now.exhibits[len(there.exhibits) :]
     if as_json:

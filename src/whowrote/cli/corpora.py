@@ -15,17 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     CorpusPath,
     Device,
-    Format,
-    GroupColumn,
-    IdColumn,
     Quiet,
+    Reading,
     Seed,
-    TextColumn,
-    read_corpus,
+    corpus_options,
     say,
     told_on_stderr,
 )
@@ -37,7 +34,6 @@ if TYPE_CHECKING:
 
     from whowrote.clustering import Agreement, Choice, Clustering
     from whowrote.corpus.audit import Audit, DuplicateSet
-    from whowrote.corpus.documents import Options
     from whowrote.corpus.texts import Corpus
     from whowrote.linking import Links
 
@@ -46,13 +42,10 @@ _EXAMPLES = 3
 _PAIRS = 20  # on screen; --json, --out and --graph have all of the budget
 
 
+@corpus_options()
 def audit(
     corpus: CorpusPath,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
-    group_column: GroupColumn = None,
+    reading: Reading = PLAIN,
     max_document_mb: Annotated[
         float, typer.Option(min=0, max=1e6, help="The largest document or line, in megabytes.")
     ] = 20,
@@ -76,12 +69,9 @@ def audit(
     Example: `whowrote audit my_corpus/ --json > audit.json`
     """
     from whowrote.corpus.audit import audit as audit_corpus
-    from whowrote.corpus.documents import Options
 
-    limit = int(max_document_mb * 1e6)
-    options = Options(text_column, author_column, id_column, group_column, limit)
     findings = audit_corpus(
-        _load(corpus, format, options),
+        _load(corpus, max_document_bytes=int(max_document_mb * 1e6), **asdict(reading)),
         near_duplicates=near_duplicates,
         min_texts=min_texts,
         min_words=min_words,
@@ -93,18 +83,17 @@ def audit(
         _show_audit(findings)
 
 
-def _load(path: Path, format: str | None, options: Options) -> Corpus:
+def _load(path: Path, **reading: Any) -> Corpus:
     """Load without the warning: the notes are part of what is printed."""
     from whowrote.corpus.texts import load
     from whowrote.errors import CorpusWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CorpusWarning)
-        return load(path, format=format, **asdict(options))
+        return load(path, **reading)
 
 
 def _show_audit(findings: Audit) -> None:
-
     console = screen()
     console.print(_audited_authors(findings))
     for title, lines in _sections(findings).items():
@@ -192,6 +181,7 @@ def _escaped(text: str) -> str:
 # -- whowrote cluster ----------------------------------------------------------------------------
 
 
+@corpus_options(without=("group_column",))
 def cluster(
     corpus: CorpusPath,
     authors: Annotated[
@@ -199,10 +189,7 @@ def cluster(
     ] = "auto",
     features: Annotated[str, typer.Option(help="adhominem, ngrams or hybrid.")] = "adhominem",
     seed: Seed = 0,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -218,13 +205,7 @@ def cluster(
     from whowrote.features import ReliabilityWarning
     from whowrote.progress import stage_bars
 
-    texts = read_corpus(
-        corpus,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-    )
+    texts = reading.load(corpus)
     wanted = int(authors) if authors.isdecimal() and len(authors) < 20 else authors
     with told_on_stderr(ReliabilityWarning), stage_bars(not quiet):
         found = group_texts(texts, wanted, features=features, random_state=seed)
@@ -235,7 +216,6 @@ def cluster(
 
 
 def _show_clusters(found: Clustering) -> None:
-
     console = screen()
     console.print(_group_table(found))
     if found.choice.curve:
@@ -308,6 +288,7 @@ TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV ta
 GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]
 
 
+@corpus_options()
 def link(
     corpus: CorpusPath,
     against: Against = None,
@@ -322,11 +303,7 @@ def link(
     graph: GraphOut = None,
     seed: Seed = 0,
     device: Device = None,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
-    group_column: GroupColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -340,8 +317,7 @@ def link(
 
     Example: `whowrote link posts.csv --out links.csv --graph links.graphml`
     """
-    columns = (format, text_column, author_column, id_column, group_column)
-    corpora = [_accounts(path, *columns) for path in (corpus, against) if path is not None]
+    corpora = [reading.load(path) for path in (corpus, against) if path is not None]
     settings = {"features": features, "size": size, "device": device, "budget": budget}
     limits = {"fdr": fdr, "expected": expect, "fewest_words": min_words, "exact": exact}
     found = _linked(corpora, not quiet, random_state=seed, **settings, **limits)
@@ -350,24 +326,6 @@ def link(
         typer.echo(found.to_json())
     elif not quiet:
         _show_links(found)
-
-
-def _accounts(
-    path: Path,
-    format: str | None,
-    text_column: str | None,
-    author_column: str | None,
-    id_column: str | None,
-    group_column: str | None,
-) -> Corpus:
-    return read_corpus(
-        path,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-        group_column=group_column,
-    )
 
 
 def _linked(corpora: Sequence[Corpus], bars: bool, **settings: Any) -> Links:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
     ModelPath,
     Quiet,
     Seed,
     file_to_write,
-    read_corpus,
     say,
     told_on_stderr,
 )
@@ -73,7 +73,7 @@ def explain(
     from whowrote.progress import stage_bars
 
     document = _one_text(text)
-    texts = None if known is None else read_corpus(known)
+    texts = None if known is None else PLAIN.load(known)
     opened = open_model(model)
     with stage_bars(not quiet):
         found = opened.explain(document.text, texts, draws=draws, seed=seed)

@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     CorpusPath,
     Features,
-    Format,
-    GroupColumn,
-    IdColumn,
     Plots,
     Quiet,
+    Reading,
     Seed,
-    TextColumn,
+    corpus_options,
     folder_to_write,
-    read_corpus,
     say,
 )
 from whowrote.formatting import fine_percent, percent, screen, table
@@ -43,6 +40,7 @@ Verify = Annotated[
 ]
 
 
+@corpus_options()
 def evaluate(
     corpus: CorpusPath,
     baseline: Annotated[
@@ -60,11 +58,7 @@ def evaluate(
     features: Features = "hybrid",
     plots: Plots = None,
     seed: Seed = 0,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
-    group_column: GroupColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -81,14 +75,7 @@ def evaluate(
     from whowrote.held_out import people_left_out
     from whowrote.progress import stage_bars
 
-    texts = read_corpus(
-        corpus,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-        group_column=group_column,
-    )
+    texts = reading.load(corpus)
     with stage_bars(not quiet):
         attributor = Attributor(features, random_state=seed)
         found = cross_validate(
@@ -106,7 +93,6 @@ def evaluate(
 
 
 def _show_evaluation(found: CrossValidation, left_out: LeftOut) -> None:
-
     console = screen()
     console.print(_figures(found))
     ours = found.methods[0]
@@ -243,7 +229,6 @@ def demo(
 
 
 def _show_demo(result: DemoResult) -> None:
-
     console = screen()
     console.print(_demo_table(result.answers), "", sep="\n")
     for line in _summary(result):

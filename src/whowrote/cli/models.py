@@ -13,21 +13,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     CorpusPath,
     Features,
-    Format,
-    GroupColumn,
-    IdColumn,
     ModelPath,
     Overwrite,
     Plots,
     Quiet,
+    Reading,
     Seed,
-    TextColumn,
     Verbose,
-    read_corpus,
+    corpus_options,
     say,
     told_on_stderr,
 )
@@ -53,6 +50,7 @@ if TYPE_CHECKING:
     from whowrote.ratios import Posterior
 
 
+@corpus_options()
 def train(
     corpus: CorpusPath,
     out: Annotated[
@@ -64,11 +62,7 @@ def train(
         typer.Option(help="An extractor of your own, a file by `whowrote extractor train`."),
     ] = None,
     seed: Seed = 0,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
-    group_column: GroupColumn = None,
+    reading: Reading = PLAIN,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -85,14 +79,7 @@ def train(
     from whowrote.attribution.jobs import train_model
     from whowrote.progress import stage_bars
 
-    texts = read_corpus(
-        corpus,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-        group_column=group_column,
-    )
+    texts = reading.load(corpus)
     target = out or Path(f"{corpus.resolve().stem}.model")
     with stage_bars(not quiet):
         done = train_model(
@@ -112,10 +99,25 @@ def _show_trained(done: Trained, verbose: bool) -> None:
         f"Held out, {held_out.right} of {held_out.texts} of these texts go to their author "
         f"({held_out.right / held_out.texts:.1%}); `whowrote evaluate` measures it properly."
     )
+    if done.named is not None:
+        say(
+            f"Where 'none of these' may be said, {done.named:.0%} of them are given to their "
+            f"author by name.{_cure(done.named)}"
+        )
     if verbose:
         for name, seconds in done.seconds.items():
             say(f"  {seconds:8.1f} s  {name}")
     say(f"Model: {done.out} ({done.megabytes:.1f} MB, {sum(done.seconds.values()):.0f} s)")
+
+
+def _cure(named: float) -> str:
+    """What to do where most texts would be refused."""
+    if named >= 0.5:
+        return ""
+    return (
+        " Longer or more texts of each author help; `attribute --false-attributions 0.3` names "
+        "more people, and more strangers."
+    )
 
 
 # -- whowrote attribute --------------------------------------------------------------------------
@@ -124,6 +126,7 @@ ANSWERS_SHOWN = 200  # of a table on screen; --json has them all
 WIDEST = 10_000  # characters: how wide a table would like to be is asked without a window
 
 
+@corpus_options(without=("author_column", "id_column", "group_column"))
 def attribute(
     model: ModelPath,
     texts: Annotated[
@@ -144,8 +147,7 @@ def attribute(
         float | None,
         typer.Option(help="Say 'none of these' also below this typicality."),
     ] = None,
-    format: Format = None,
-    text_column: TextColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -164,7 +166,8 @@ def attribute(
     from whowrote.progress import stage_bars
 
     with told_on_stderr(CorpusWarning):
-        corpus = questioned(texts, sys.stdin, format=format, text_column=text_column)
+        form = {"format": reading.format, "text_column": reading.text_column}
+        corpus = questioned(texts, sys.stdin, **form)
     opened = open_model(model, none_below, false_attributions)
     with stage_bars(not quiet):
         answers = opened.attribute(corpus)
@@ -330,14 +333,12 @@ def _posteriors(rows: Sequence[Posterior]) -> str:
 # -- whowrote enroll -----------------------------------------------------------------------------
 
 
+@corpus_options(without=("group_column",))
 def enroll(
     model: ModelPath,
     corpus: CorpusPath,
     out: Annotated[Path, typer.Option(help="The folder of the new model.")],
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
+    reading: Reading = PLAIN,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -352,13 +353,7 @@ def enroll(
     from whowrote.attribution.jobs import enroll_model
     from whowrote.progress import stage_bars
 
-    texts = read_corpus(
-        corpus,
-        format=format,
-        text_column=text_column,
-        author_column=author_column,
-        id_column=id_column,
-    )
+    texts = reading.load(corpus)
     with stage_bars(not quiet):
         done = enroll_model(model, texts, out, overwrite=overwrite)
     if as_json:
@@ -404,7 +399,6 @@ def inspect(
 
 
 def _show_model(found: Inspected) -> None:
-
     console = screen()
     console.print(_authors(found))
     console.print(_parts(found))
@@ -448,7 +442,8 @@ def _lines(found: Inspected) -> list[str]:
     held_out, pooling = found.held_out, found.calibration
     lines = [
         f"model {found.id[:16]}, whowrote {found.version}, features {_features(found)}, "
-        f"{found.component} mixture, {found.latent_dim} latent dimensions, {found.members} members",
+        f"{found.component} mixture, {found.latent_dim} latent dimensions, "
+        f"{count(found.members, 'member')}",
         f"held out, {held_out.right} of {held_out.texts} training texts go to their author",
         f"passages of {found.settings['passage_words']} words; temperature "
         f"{pooling['temperature']:.2f}, exponent {pooling['exponent']:.2f}; "

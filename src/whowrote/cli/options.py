@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,15 +51,6 @@ def _probed_folder(path: Path | None) -> Path | None:
 
 CorpusPath = Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")]
 ModelPath = Annotated[Path, typer.Argument(help="The folder that `whowrote train` wrote.")]
-Format = Annotated[str | None, typer.Option(help=f"The format, if not to be detected: {FORMATS}.")]
-TextColumn = Annotated[str | None, typer.Option(help="The column of texts.")]
-AuthorColumn = Annotated[
-    str | None, typer.Option(help="The column of authors; '' if there is none.")
-]
-IdColumn = Annotated[str | None, typer.Option(help="The column of ids; '' numbers the documents.")]
-GroupColumn = Annotated[
-    str | None, typer.Option(help="The column (or metadata) of groups that no split may divide.")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, only the answer.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
@@ -75,13 +69,63 @@ Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 
-def read_corpus(path: Path, **reading: Any) -> Corpus:
-    """Load a corpus; what was skipped or repaired is one line on standard error."""
-    from whowrote.corpus.texts import load
-    from whowrote.errors import CorpusWarning
+@dataclass(frozen=True)
+class Reading:
+    """How a corpus is read: its format and its columns; None is to be detected."""
 
-    with told_on_stderr(CorpusWarning):
-        return load(path, **reading)
+    format: Annotated[
+        str | None, typer.Option(help=f"The format, if not to be detected: {FORMATS}.")
+    ] = None
+    text_column: Annotated[str | None, typer.Option(help="The column of texts.")] = None
+    author_column: Annotated[
+        str | None, typer.Option(help="The column of authors; '' if there is none.")
+    ] = None
+    id_column: Annotated[
+        str | None, typer.Option(help="The column of ids; '' numbers the documents.")
+    ] = None
+    group_column: Annotated[
+        str | None,
+        typer.Option(help="The column (or metadata) of groups that no split may divide."),
+    ] = None
+
+    def load(self, path: Path) -> Corpus:
+        """Load a corpus; what was skipped or repaired is one line on standard error."""
+        from whowrote.corpus.texts import load
+        from whowrote.errors import CorpusWarning
+
+        with told_on_stderr(CorpusWarning):
+            return load(path, **asdict(self))
+
+
+PLAIN = Reading()
+
+
+def corpus_options(
+    without: tuple[str, ...] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Options for the fields of ``Reading``, in the place of a command's argument ``reading``."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hidden = inspect.signature(command, eval_str=True)
+        fields = inspect.signature(Reading, eval_str=True).parameters.values()
+        shown = [one for one in fields if one.name not in without]
+        names = [one.name for one in shown]
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            reading = Reading(**{name: given.pop(name) for name in names})
+            command(**given, reading=reading)
+
+        parameters = []
+        for one in hidden.parameters.values():
+            parameters += shown if one.name == "reading" else [one]
+        keywords = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        run.__signature__ = hidden.replace(parameters=keywords)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in keywords}
+        del run.__wrapped__
+        return run
+
+    return decorate
 
 
 def say(text: object, *, err: bool = False) -> None:

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     CorpusPath,
-    Format,
-    IdColumn,
     ModelPath,
     Quiet,
+    Reading,
     Seed,
-    TextColumn,
+    corpus_options,
     file_to_write,
-    read_corpus,
     say,
     told_on_stderr,
 )
@@ -103,7 +101,7 @@ def zeta(
     """
     from whowrote.stylometry import zeta as prefer
 
-    texts = None if corpus is None else read_corpus(corpus)
+    texts = None if corpus is None else PLAIN.load(corpus)
     sides = _side(a, texts).texts, _side(b, texts).texts
     found = prefer(*sides, sides=(a, b), segment_words=segment_words, top=top, seed=seed)
     if as_json:
@@ -142,6 +140,7 @@ def _show_zeta(found: Zeta) -> None:
 # -- whowrote tree -------------------------------------------------------------------------------
 
 
+@corpus_options(without=("group_column",))
 def tree(
     corpus: CorpusPath,
     questioned: Questioned = None,
@@ -157,10 +156,7 @@ def tree(
         file_to_write("Write its edges, as Gephi reads them."),
     ] = None,
     plot: Plot = None,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
 ) -> None:
     """Grow a consensus tree of single texts, the questioned ones among them.
@@ -174,8 +170,7 @@ def tree(
     from whowrote.stylometry.consensus import consensus, edge_list, joined_samples
     from whowrote.stylometry.consensus import graphml as network
 
-    reading = {"text_column": text_column, "author_column": author_column, "id_column": id_column}
-    texts = _asked(read_corpus(corpus, format=format, **reading), questioned, leave_out)
+    texts = _asked(reading.load(corpus), questioned, leave_out)
     found = consensus(joined_samples(texts, samples) if samples else texts, strength=strength)
     if as_json:
         say(json.dumps(found.to_dict() | {"newick": found.newick()}, ensure_ascii=False))
@@ -222,6 +217,7 @@ def _show_tree(found: Consensus) -> None:
 # -- whowrote distances --------------------------------------------------------------------------
 
 
+@corpus_options(without=("group_column",))
 def distances(
     corpus: CorpusPath,
     method: Annotated[
@@ -232,10 +228,7 @@ def distances(
     leave_out: LeaveOut = None,
     csv: Annotated[Path | None, file_to_write("Write the whole table.")] = None,
     plot: Plot = None,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
+    reading: Reading = PLAIN,
     as_json: AsJson = False,
 ) -> None:
     """Measure how far texts are from each other: Delta, cosine Delta, style vectors, n-grams.
@@ -246,8 +239,7 @@ def distances(
     """
     from whowrote.stylometry import distances as measure
 
-    reading = {"text_column": text_column, "author_column": author_column, "id_column": id_column}
-    texts = _asked(read_corpus(corpus, format=format, **reading), questioned, leave_out)
+    texts = _asked(reading.load(corpus), questioned, leave_out)
     found = measure(texts, method, words)
     if as_json:
         say(json.dumps(found.to_dict(), ensure_ascii=False))
@@ -375,8 +367,8 @@ def stress(
     from whowrote.stress import LENGTHS, NOISE
     from whowrote.stress import stress as measure
 
-    table_of = None if rewrites is None else read_corpus(rewrites, group_column=writer_column)
-    texts, opened = read_corpus(corpus), open_model(model)
+    table_of = None if rewrites is None else Reading(group_column=writer_column).load(rewrites)
+    texts, opened = PLAIN.load(corpus), open_model(model)
     with stage_bars(not quiet):
         found = measure(
             opened,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,13 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whowrote.cli.options import (
+    PLAIN,
     AsJson,
-    AuthorColumn,
     CorpusPath,
     Device,
-    Format,
-    IdColumn,
-    TextColumn,
+    Reading,
+    corpus_options,
     say,
     told_on_stderr,
 )
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from whowrote.sweep import Choice, Config, Results, Row
 
 
+@corpus_options(without=("group_column",))
 def embed(
     corpus: CorpusPath,
     out: Annotated[Path, typer.Option(help="The table to write, ending in .parquet.")],
@@ -52,10 +53,7 @@ def embed(
     ),
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
     device: Device = None,
-    format: Format = None,
-    text_column: TextColumn = None,
-    author_column: AuthorColumn = None,
-    id_column: IdColumn = None,
+    reading: Reading = PLAIN,
     part: Annotated[
         int, typer.Option(help="Texts per part: as many are lost at most by a kill.")
     ] = 4096,
@@ -86,10 +84,7 @@ def embed(
             texts_per_part=part,
             overwrite=overwrite,
             on_part=show,
-            format=format,
-            text_column=text_column,
-            author_column=author_column,
-            id_column=id_column,
+            **asdict(reading),
         )
     for line in _remarks(done):
         say(f"whowrote: {line}", err=True)
@@ -288,8 +283,6 @@ def sweep(
 def _sweep_summary(
     folder: Path, results: Results, best: Sequence[Choice], rows: Sequence[Row]
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     chosen = [
         {
             **choice.key,
@@ -316,7 +309,6 @@ def _show_sweep(
     best: Sequence[Choice],
     rows: Sequence[Row],
 ) -> None:
-
     console = screen()
     varied = [name for name in asked.varied if name not in BY]
     console.print(_best_table(best, [n for n in varied if _differs(results, n)]))

@@ -304,8 +304,7 @@ def factor_above(
         above = (values - floor[:, None, None]).clamp(min=SMALLEST_EXCESS)
         lifted = torch.linalg.cholesky_ex((vectors * above.unsqueeze(-2)) @ vectors.mT).L
         factor = torch.where((failed != 0)[..., None, None], lifted, factor)
-    diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
-    return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())
+    return _with_log_diagonal(factor)
 
 
 @torch.no_grad()
@@ -332,6 +331,10 @@ def free_factor(matrix: Float[Tensor, "m d d"]) -> Float[Tensor, "m d d"]:
     """Cholesky factor with a log diagonal; a small ridge makes rank-deficient data harmless."""
     mean = torch.diagonal(matrix, dim1=-2, dim2=-1).mean(-1).clamp(min=1e-6)
     ridge = 0.01 * mean[:, None, None] * torch.eye(matrix.shape[-1]).to(matrix)
-    factor = torch.linalg.cholesky_ex(matrix + ridge).L  # NaN stays with its member
+    return _with_log_diagonal(torch.linalg.cholesky_ex(matrix + ridge).L)  # NaN stays with its own
+
+
+def _with_log_diagonal(factor: Float[Tensor, "*m d d"]) -> Float[Tensor, "*m d d"]:
+    """A lower triangle as it is learnt: without limits."""
     diagonal = torch.diagonal(factor, dim1=-2, dim2=-1)
     return torch.tril(factor, -1) + torch.diag_embed(diagonal.log())

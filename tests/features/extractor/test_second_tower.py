@@ -304,7 +304,7 @@ def test_packaged_weights_answer_in_both_sizes_and_are_small() -> None:
 
 
 def test_packaged_weights_do_not_see_the_other_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [texts_by(author, 1, 15 + 2 * author)[0] for author in range(60)]
+    texts = [texts_by(author, 1, 15 + 2 * author)[0] for author in range(0, 60, 3)]
     extractor = StyleExtractor(device="cpu")
 
     def differences() -> float:

@@ -207,7 +207,9 @@ def _restored(path: Path, manifest: Manifest, encoder: str | None) -> FittedAttr
         )
     return FittedAttributor(
         authors=manifest.authors,
-        reader=_reader(features, parts, settings.passage_words),
+        reader=replace(
+            _reader(features, parts, settings.passage_words), normalise=settings.normalise
+        ),
         model=classifier,
         log_share=np.array(learnt["log_share"]),
         profiles=Profiles.restore(list(features.blocks().values()), parts["profiles"]),

@@ -33,7 +33,7 @@ from scipy import sparse
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Comparison, Reference, words_of
 from whowrote.attribution.profiles import mean_rows, row_products, unit_rows
-from whowrote.attribution.rows import cut, cut_all
+from whowrote.attribution.rows import cut, cut_all, english_share
 from whowrote.errors import InputError
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
 from whowrote.features.interface import FEW_TOKENS, FittedFeatures
@@ -46,6 +46,8 @@ from whowrote.ratios import ridge_logistic
 PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
 POPULATIONS = PRETRAINED / "populations.json"
 VECTORS = "style vectors"
+LEAST_ENGLISH = 0.2
+"""Share of the commonest English words below which a text is hardly English."""
 FULL_GROUND = 20
 """Words of the shorter side from which the ratio counts in full."""
 HALF_POWER = 40.0
@@ -331,7 +333,7 @@ def compare(
         )
     similarities = dict(zip(sides.rows, similar[0].tolist(), strict=True))
     found = _comparison(log_lr, limit, words, similarities, reference)
-    return replace(found.given(prior), warnings=tuple(_remarks(texts)))
+    return replace(found.given(prior), warnings=tuple(_remarks(features, texts)))
 
 
 def grounded(log_lr: FloatArray, limit: FloatArray, words: IntArray) -> FloatArray:
@@ -363,12 +365,30 @@ def _comparison(
     )
 
 
-def _remarks(texts: Sequence[str]) -> Iterator[str]:
-    for tokens in (len(split(text)) for text in texts):
+def _remarks(features: FittedFeatures, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        tokens = len(split(text))
         if tokens < FEW_TOKENS:
             yield f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
+        foreign = not_english(features, text)
+        if foreign:
+            yield foreign
     if texts[0] == texts[1]:
         yield "both texts are the same: their likeness proves nothing"
+
+
+def not_english(features: FittedFeatures, text: str) -> str:
+    """A warning for a text in another language than the packaged extractor's; else nothing."""
+    extractor, share = extractor_of(features), english_share(text)
+    if share >= LEAST_ENGLISH or extractor is None or len(text.split()) < FEW_TOKENS:
+        return ""
+    packaged = {one["extractor"].partition("/")[0] for one in _packaged()}
+    if extractor_key(extractor).partition("/")[0] not in packaged:
+        return ""
+    return (
+        f"{share:.0%} of its words are among the commonest of English, the one language that the "
+        "extractor knows: the answer may mean nothing"
+    )
 
 
 def compared_by(features: FittedFeatures) -> tuple[FittedAdHominem, Population] | None:

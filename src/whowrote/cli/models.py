@@ -63,6 +63,10 @@ def train(
         Path | None,
         typer.Option(help="An extractor of your own, a file by `whowrote extractor train`."),
     ] = None,
+    normalise: Annotated[
+        str,
+        typer.Option(help="Read texts without these, with commas: case,punctuation,quotes,names."),
+    ] = "",
     seed: Seed = 0,
     format: Format = None,
     text_column: TextColumn = None,
@@ -80,6 +84,10 @@ def train(
     least two authors, and two texts (or one long one) of each; five or more texts are better. The
     model is a folder; no training text is in it.
 
+    Where marks of typography name most authors by themselves, or texts are not in the language of
+    the extractor, a warning says so. --normalise quotes,case,... reads without what a printer or a
+    program set; questioned texts are then read so, too.
+
     Example: `whowrote train letters/ --out letters.model`
     """
     from whowrote.attribution.jobs import train_model
@@ -94,10 +102,19 @@ def train(
         group_column=group_column,
     )
     target = out or Path(f"{corpus.resolve().stem}.model")
+    without = [one.strip() for one in normalise.split(",") if one.strip()]
     with stage_bars(not quiet):
         done = train_model(
-            texts, target, features=features, weights=weights, seed=seed, overwrite=overwrite
+            texts,
+            target,
+            features=features,
+            weights=weights,
+            normalise=without,
+            seed=seed,
+            overwrite=overwrite,
         )
+    for warning in done.warnings:
+        say(f"Warning: {warning}.", err=True)
     if as_json:
         say(json.dumps(done.to_dict(), ensure_ascii=False))
     elif not quiet:

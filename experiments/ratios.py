@@ -31,18 +31,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from population import LENGTHS, Drawn, draw
+from population import LENGTHS, Drawn, draw, kept_sides
 
 from whowrote import __version__
+from whowrote.attribution.population import (
+    Population,
+    Sides,
+    read_by_extractor,
+)
 from whowrote.attribution.verification import (
     Centre,
     OwnCurve,
-    Population,
-    Sides,
     fit_verifier,
     grounded,
     packaged_extractor,
-    read_by_extractor,
     read_by_features,
     ridge_logistic,
 )
@@ -90,10 +92,10 @@ def read_authors(path: Path, random: np.random.Generator) -> list[list[str]]:
     return [kept[row] for row in chosen]
 
 
-def ask(path: Path, random: np.random.Generator) -> Asked:
+def ask(path: Path, random: np.random.Generator, cache: Path | None = None) -> Asked:
     """Draw sides and pairs of a corpus and read them."""
     authors = read_authors(path, random)
-    drawn = draw(authors, random, jitter=0.0, most=MOST_PARTS)
+    drawn = draw(authors, np.random.default_rng(0), jitter=0.0, most=MOST_PARTS)
     rows, same, cells = [], [], []
     for length in (*SHOWN, MIXED) * ROUNDS:
         kept = np.arange(len(drawn.texts))
@@ -109,7 +111,7 @@ def ask(path: Path, random: np.random.Generator) -> Asked:
         same.append(found.same[good])
         cells.append(np.full(int(good.sum()), str(length)))
     pairs = np.concatenate(rows)
-    sides = read_by_extractor(packaged_extractor(), drawn.texts)
+    sides = kept_sides(packaged_extractor(), drawn.texts, cache)
     return Asked(authors, drawn, pairs, np.concatenate(same), np.concatenate(cells), sides)
 
 
@@ -136,8 +138,7 @@ def packaged_ratios(asked: Asked, rows: NDArray[np.intp], centre: Centre | None)
     sides = asked.sides if centre is None else centre.applied(asked.sides)
     pairs = asked.rows[rows]
     words = sides.words[pairs]
-    authors = 0 if centre is None else centre.authors
-    log_lr = population.log_lr(sides.similarities(pairs)[:, 0], words, authors)
+    log_lr = population.log_lr(sides, pairs, 0 if centre is None else centre.authors)
     return grounded(log_lr, population.most(words), words)[:, 0]
 
 
@@ -269,11 +270,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", action="append", required=True, help="name=path")
     parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--cache", type=Path, help="a folder that keeps vectors between runs")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     record: dict[str, Any] = {"version": __version__, "trials": options.trials, "corpora": {}}
     for name, path in (value.split("=", 1) for value in options.corpus):
-        asked = ask(Path(path), np.random.default_rng(0))
+        asked = ask(Path(path), np.random.default_rng(0), options.cache)
         own: dict[str, Any] = {"sha256": sha256_of(Path(path)), "authors": len(asked.authors)}
         own["references"] = {}
         for n in REFERENCES:

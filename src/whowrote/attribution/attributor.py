@@ -51,7 +51,9 @@ from whowrote.attribution.rows import (
     normalised,
 )
 from whowrote.attribution.simulation import Truth, calibrate, held_out_log_proba, loss_of_texts
-from whowrote.attribution.verification import fit_verifier
+from whowrote.attribution.verification import (
+    fit_verifier,
+)
 from whowrote.corpus.splits import finer, spread, usual_groups
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError

@@ -42,7 +42,11 @@ from whowrote.attribution.calibration import STANDING, Calibration, best_figures
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import Read, Reader, mean_per_text, normalised
-from whowrote.attribution.verification import Verifier, compare, not_english
+from whowrote.attribution.verification import (
+    Verifier,
+    compare,
+    not_english,
+)
 from whowrote.corpus.texts import Corpus
 from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning

@@ -12,10 +12,12 @@ from whowrote.attribution import storage
 from whowrote.attribution.answers import Comparison, Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.population import (
+    extractor_of,
+)
 from whowrote.attribution.rows import normalised
 from whowrote.attribution.verification import (
     compare,
-    extractor_of,
     not_english,
     packaged_extractor,
 )

@@ -35,6 +35,7 @@ from population import LENGTHS, Drawn, draw, kept_sides
 
 from whowrote import __version__
 from whowrote.attribution.population import (
+    VECTORS,
     Population,
     Sides,
 )

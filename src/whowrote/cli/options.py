@@ -74,6 +74,10 @@ Plots = Annotated[
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")]
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
+Normalise = Annotated[
+    str, typer.Option(help="Read texts without these: case,punctuation,quotes,names.")
+]
+
 
 def read_corpus(path: Path, **reading: Any) -> Corpus:
     """Load a corpus; what was skipped or repaired is one line on standard error."""

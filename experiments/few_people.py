@@ -32,8 +32,12 @@ from scipy.optimize import minimize
 
 from whowrote import __version__
 from whowrote.attribution.few_people import FewPeople, columns
+from whowrote.attribution.population import (
+    POPULATIONS,
+    PRETRAINED,
+    extractor_key,
+)
 from whowrote.attribution.profiles import Profiles
-from whowrote.attribution.verification import POPULATIONS, PRETRAINED, extractor_key
 from whowrote.features.extractor.preparation import read_domain
 from whowrote.features.fitted_features import FittedAdHominem, FittedStyle
 from whowrote.features.reading import SECTION

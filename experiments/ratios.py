@@ -31,29 +31,34 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from population import LENGTHS, Drawn, draw
+from population import LENGTHS, Drawn, draw, kept_sides
 
 from whowrote import __version__
+from whowrote.attribution.population import (
+    VECTORS,
+    Population,
+    Sides,
+)
 from whowrote.attribution.verification import (
     Centre,
     OwnCurve,
-    Population,
-    Sides,
     fit_verifier,
     grounded,
     packaged_extractor,
-    read_by_extractor,
     read_by_features,
     ridge_logistic,
 )
 from whowrote.corpus.texts import load
 from whowrote.features import NGrams
 from whowrote.files import sha256_of, write_text
-from whowrote.metrics import balanced_pairs, cllr, matched_pairs
+from whowrote.metrics import cllr, matched_pairs
 
 OUT = Path(__file__).parent / "results" / "ratios.json"
-REFERENCES, TRIALS = (2, 5, 20, 60), 3
+REFERENCES, AT, TRIALS = (2, 5, 20, 60), 20, 3
+"""Numbers of reference authors, the one that is summed up, and draws of each."""
 SHOWN = tuple(length for length in LENGTHS if length not in (10, 35, 1600))
+CENTRE_WORDS, SIMPLE_WORDS = 800, 200
+"""Of the side that a reference author's part in the centre is read from; of the simple curve."""
 TEXTS_EACH, PAIRS_EACH, MOST_AUTHORS, LEAST_WORDS, MOST_PARTS = 10, 12, 120, 400, 6
 LEAST_PAIRS, ROUNDS = 20, 3
 """Pairs of a cell; how often an author's sides are paired, each time with other people's."""
@@ -90,10 +95,10 @@ def read_authors(path: Path, random: np.random.Generator) -> list[list[str]]:
     return [kept[row] for row in chosen]
 
 
-def ask(path: Path, random: np.random.Generator) -> Asked:
+def ask(path: Path, random: np.random.Generator, cache: Path | None = None) -> Asked:
     """Draw sides and pairs of a corpus and read them."""
     authors = read_authors(path, random)
-    drawn = draw(authors, random, jitter=0.0, most=MOST_PARTS)
+    drawn = draw(authors, np.random.default_rng(0), jitter=0.0, most=MOST_PARTS)
     rows, same, cells = [], [], []
     for length in (*SHOWN, MIXED) * ROUNDS:
         kept = np.arange(len(drawn.texts))
@@ -109,7 +114,7 @@ def ask(path: Path, random: np.random.Generator) -> Asked:
         same.append(found.same[good])
         cells.append(np.full(int(good.sum()), str(length)))
     pairs = np.concatenate(rows)
-    sides = read_by_extractor(packaged_extractor(), drawn.texts)
+    sides = kept_sides(packaged_extractor(), drawn.texts, cache)
     return Asked(authors, drawn, pairs, np.concatenate(same), np.concatenate(cells), sides)
 
 
@@ -129,6 +134,16 @@ def reference_texts(
     return texts, np.array(codes, dtype=np.intp)
 
 
+def centre_of(asked: Asked, references: NDArray[np.intp]) -> Centre:
+    """The centre of the reference authors, by one long side of each."""
+    drawn, rows = asked.drawn, []
+    for author in references.tolist():
+        own = np.flatnonzero((drawn.author == author) & (drawn.length <= CENTRE_WORDS))
+        rows.append(own[drawn.length[own].argmax()])
+    vectors, words = asked.sides.rows[VECTORS][rows], asked.sides.words[rows]
+    return Centre.learn(vectors, words, references)
+
+
 def packaged_ratios(asked: Asked, rows: NDArray[np.intp], centre: Centre | None) -> Any:
     """By the packaged population, centred by the reference authors."""
     population = Population.of(packaged_extractor())
@@ -136,18 +151,20 @@ def packaged_ratios(asked: Asked, rows: NDArray[np.intp], centre: Centre | None)
     sides = asked.sides if centre is None else centre.applied(asked.sides)
     pairs = asked.rows[rows]
     words = sides.words[pairs]
-    authors = 0 if centre is None else centre.authors
-    log_lr = population.log_lr(sides.similarities(pairs)[:, 0], words, authors)
+    log_lr = population.log_lr(sides, pairs, 0 if centre is None else centre.authors)
     return grounded(log_lr, population.most(words), words)[:, 0]
 
 
 def simple_ratios(
-    asked: Asked, rows: NDArray[np.intp], texts: Sequence[str], codes: NDArray[np.intp]
+    asked: Asked, rows: NDArray[np.intp], references: NDArray[np.intp], number: int
 ) -> Any:
-    """By a logistic curve of the cosine, learnt from pairs of the reference authors' texts."""
-    pairs = balanced_pairs(codes, 10_000)
-    sides = read_by_extractor(packaged_extractor(), texts)
-    alike = sides.similarities(np.column_stack([pairs.left, pairs.right]))[:, :1]
+    """By a logistic curve of the cosine, learnt from sides of 200 words by the references."""
+    drawn, random = asked.drawn, np.random.default_rng([number, 3])
+    own = np.flatnonzero(np.isin(drawn.author, references) & (drawn.length == SIMPLE_WORDS))
+    pairs = matched_pairs(drawn.author[own], drawn.part[own], drawn.length[own], PAIRS_EACH, random)
+    if not len(pairs.same):
+        return np.zeros(len(rows))
+    alike = asked.sides.similarities(own[pairs.rows])[:, :1]
     X = np.column_stack([alike, np.ones(len(alike))])
     curve = ridge_logistic(X, pairs.same, np.ones(len(X)), np.full(2, 1e-2))
     return asked.sides.similarities(asked.rows[rows])[:, 0] * curve[0] + curve[1]
@@ -178,16 +195,14 @@ def trial(asked: Asked, n: int, number: int) -> dict[str, dict[str, dict[str, fl
     if len(asked.authors) < n + 10:
         return None
     references = random.permutation(len(asked.authors))[:n]
-    texts, codes = reference_texts(asked, references, random)
     rows = asked.strangers(references)
-    centre = fit_verifier(packaged_extractor(), texts, codes, number)
-    assert isinstance(centre, Centre)  # the packaged extractor has a population
     found = {
         NO_MODEL: packaged_ratios(asked, rows, None),
-        OURS: packaged_ratios(asked, rows, centre),
-        SIMPLE: simple_ratios(asked, rows, texts, codes),
+        OURS: packaged_ratios(asked, rows, centre_of(asked, references)),
+        SIMPLE: simple_ratios(asked, rows, references, number),
     }
-    if number == 0:
+    if number == 0 and n == AT:
+        texts, codes = reference_texts(asked, references, random)
         found[OWN] = own_ratios(asked, rows, texts, codes)
     return {name: by_cell(asked, rows, log_lr) for name, log_lr in found.items()}
 
@@ -244,12 +259,12 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
             (figures["cllr"], corpus, int(n), cell)
             for corpus, by_n in record["corpora"].items()
             for n, methods in by_n["references"].items()
-            for cell, figures in methods[method].items()
+            for cell, figures in methods.get(method, {}).items()
         ]
         worst[method] = dict(
             zip(("cllr", "corpus", "references", "words"), max(every), strict=True)
         )
-    at_20 = [own["references"]["20"] for own in record["corpora"].values()]
+    at_20 = [own["references"][str(AT)] for own in record["corpora"].values()]
     means = {
         method: {
             cell: {
@@ -257,7 +272,7 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
                 for name in ("cllr", "above")
             }
             for cell in (*map(str, SHOWN), MIXED)
-            if all(cell in own[method] for own in at_20)
+            if all(cell in own.get(method, {}) for own in at_20)
         }
         for method in (NO_MODEL, OURS, SIMPLE, OWN)
     }
@@ -269,11 +284,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--corpus", action="append", required=True, help="name=path")
     parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--cache", type=Path, help="a folder that keeps vectors between runs")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     record: dict[str, Any] = {"version": __version__, "trials": options.trials, "corpora": {}}
     for name, path in (value.split("=", 1) for value in options.corpus):
-        asked = ask(Path(path), np.random.default_rng(0))
+        asked = ask(Path(path), np.random.default_rng(0), options.cache)
         own: dict[str, Any] = {"sha256": sha256_of(Path(path)), "authors": len(asked.authors)}
         own["references"] = {}
         for n in REFERENCES:

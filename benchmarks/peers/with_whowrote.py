@@ -15,7 +15,10 @@ def attribute(known: list[dict[str, Any]], questions: list[dict[str, Any]]) -> l
 
 
 def verify(known: list[dict[str, Any]], questions: list[dict[str, Any]]) -> list[Any]:
-    from whowrote.attribution.verification import compare, packaged_extractor
+    from whowrote.attribution.verification import (
+        compare,
+        packaged_extractor,
+    )
 
     extractor = packaged_extractor()
     found = [compare(extractor, None, one["known"], one["unknown"], None) for one in questions]

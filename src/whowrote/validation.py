@@ -17,18 +17,20 @@ from typing import Any
 import numpy as np
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
-from whowrote.attribution.verification import (
+from whowrote.attribution.population import (
     VECTORS,
-    Centre,
-    OwnCurve,
     Population,
     Sides,
     extractor_of,
+    read_by_extractor,
+)
+from whowrote.attribution.verification import (
+    Centre,
+    OwnCurve,
     fit_verifier,
     grounded,
     joined,
     read_authors,
-    read_by_extractor,
     read_by_features,
 )
 from whowrote.corpus.texts import Corpus
@@ -309,8 +311,7 @@ def _centred(
             both = Centre.learn(vectors, words, authors[rest]).applied(both)
         n = len(rows)
         pair = np.stack([np.arange(n), np.arange(n) + n], axis=1)
-        words = both.words[pair]
-        log_lr = population.log_lr(both.similarities(pair)[:, 0], words, enrolled)
+        words, log_lr = both.words[pair], population.log_lr(both, pair, enrolled)
         found[rows] = grounded(log_lr[:, :1], population.most(words), words)[:, 0] / LN10
     return found
 

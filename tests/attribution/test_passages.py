@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whowrote.attribution.rows import WORDS, cut, cut_all
+from whowrote.attribution.rows import (
+    NORMALISE,
+    WORDS,
+    check_normalise,
+    cut,
+    cut_all,
+    english_share,
+    normalised,
+)
+from whowrote.errors import InputError
 
 SPACES = " \t\n\r\x0b\x0c\x1c\x1f\x85\xa0\u2003\u2028\u3000"
 SMILING = "\U0001f600\U0001f3fd\u200d\U0001f469"  # a face, a tone of skin, a joiner, a woman
@@ -62,3 +71,43 @@ def test_texts_are_cut_apart_from_each_other() -> None:
     """Two texts never share a passage, as they would if they were cut as one."""
     assert cut_all(["a b c", "d e f"], 2).texts == ("a b ", "c", "d e ", "f")
     assert cut("a b cd e f", 2) != ["a b ", "c", "d e ", "f"]
+
+
+@given(ANY, st.sets(st.sampled_from(NORMALISE)))
+def test_what_is_normalised_has_words_if_the_text_has(text: str, without: set[str]) -> None:
+    found = normalised(text, sorted(without))
+    assert bool(found.strip()) == bool(text.strip())
+    if not without:
+        assert found == text
+
+
+@pytest.mark.parametrize(
+    ("without", "one", "other"),
+    [
+        ("case", "Dear Sir, YES.", "dear sir, yes."),
+        ("punctuation", "Dear Sir, -- yes!", "Dear Sir yes"),
+        ("quotes", "\u201cDear\u201d\u00a0Sir\u2026 yes\u2014no", '"Dear" Sir... yes - no'),
+        ("names", "Then Mary met Tom Hall in Rome. She left.", "Then Name met Name Name in Name"),
+    ],
+)
+def test_texts_that_differ_in_it_alone_become_equal(without: str, one: str, other: str) -> None:
+    assert one != other
+    if without == "names":
+        assert normalised(one, [without]).startswith(other)
+        other = one.replace("Mary", "Ann").replace("Rome", "Bath")
+    assert normalised(one, [without]) == normalised(other, [without])
+    others = [kind for kind in NORMALISE if kind != without]
+    assert normalised("Plain words.", others) != normalised("Other words.", others)
+
+
+def test_what_is_no_normalisation_is_refused() -> None:
+    with pytest.raises(InputError, match="normalise is 'colour'; it must be"):
+        check_normalise(["case", "colour"])
+
+
+def test_english_is_told_from_other_languages() -> None:
+    english = "It was on a dreary night of November that I beheld the end of all my work."
+    german = "Es war einmal ein kleines Mädchen, das hatte jedermann lieb, der es nur ansah."
+    assert english_share(english) > 0.4
+    assert english_share(german) < 0.1
+    assert english_share("") == 0.0

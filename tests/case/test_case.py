@@ -19,7 +19,9 @@ from typer.testing import CliRunner
 from attribution.people import corpus as people
 from attribution.people import texts_by
 from case.conftest import HOSTILE, add, command, findings
-from whowrote.attribution.verification import fit_verifier
+from whowrote.attribution.verification import (
+    fit_verifier,
+)
 from whowrote.case import Case
 from whowrote.case.chain import append, read_log
 from whowrote.case.exhibits import problems

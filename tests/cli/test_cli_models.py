@@ -80,6 +80,28 @@ def test_attribute_a_folder(place: Path) -> None:
     assert all(line["sha256"] == one.sha256 for line, one in zip(lines, direct, strict=True))
 
 
+def test_training_warns_of_typography_and_reads_without_it(tmp_path: Path) -> None:
+    """Quotes of two programs name the authors; read without them, they do not."""
+    for number, quotes in enumerate(('""', "\u201c\u201d")):
+        own = [f"{quotes[0]}Yes{quotes[1]}, I said. {one}" for one in texts_by(number, 8)]
+        write(tmp_path / "known" / name(number), own)
+    command = ["train", tmp_path / "known", "--features", "ngrams", "--json", "--out"]
+    told = json.loads(run(*command, tmp_path / "plain").splitlines()[-1])
+    assert "marks of typography alone name the author of 100%" in told["warnings"][0]
+    done = run(*command, tmp_path / "read", "--normalise", "quotes, punctuation")
+    assert json.loads(done.splitlines()[-1])["warnings"] == []
+    settings = json.loads(run("inspect", tmp_path / "read", "--json"))["settings"]
+    assert settings["normalise"] == ["quotes", "punctuation"]
+    asked = tmp_path / "asked.txt"
+    answers = []
+    for quotes in ('""', "\u201c\u201d"):
+        asked.write_text(f"{quotes[0]}Yes{quotes[1]} -- " + texts_by(0, 9)[8])
+        answers.append(json.loads(run("attribute", tmp_path / "read", asked, "--json")))
+    assert answers[0]["ranking"] == answers[1]["ranking"]
+    plain = json.loads(run("attribute", tmp_path / "plain", asked, "--json"))
+    assert plain["ranking"] != answers[1]["ranking"]
+
+
 def test_the_table_names_and_refuses(place: Path) -> None:
     shown = run("attribute", place / "m", place / "new", place / "strange", "--top", "1")
     assert name(1) in shown

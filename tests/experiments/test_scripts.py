@@ -89,30 +89,32 @@ def test_population(tmp_path: Path) -> None:
         pq.write_table(pa.table({"author": authors, "text": texts}), path)
         corpora += ["--corpus", f"{domain}={path}"]
     package, out = tmp_path / "populations.json", tmp_path / "record.json"
-    said = run("population.py", *corpora, "--package", package, "--out", out)
+    own = ("--extractor", "adhominem", "--package", package, "--out", out, "--cache", tmp_path)
+    said = run("population.py", *corpora, *own)
     assert "letters: 20 authors" in said  # the others were trained on
     (found,) = json.loads(package.read_text())
-    assert len(found["weights"]) == 12
+    assert np.shape(found["draws"]) == (128, 18)
     assert np.isfinite(found["draws"]).all()
     record = json.loads(out.read_text())
     assert record["people"] == {"letters": 20, "posts": 20, "notes": 20}
     for curves in record["not_learnt_from"].values():
-        assert set(curves) == {"one length", "lengths", "lengths and centre"}
+        assert {"logistic curve of the cosine", "and distance", "whowrote"} <= set(curves)
 
 
-def test_the_record_of_the_population() -> None:
-    """On domains not learnt from: lengths and a centre pay, and the ratios are worth something."""
-    found = committed("population.json")["not_learnt_from"]
-    cost = {
-        curve: np.mean([one[curve]["all"]["cllr"] for one in found.values()])
-        for curve in ("one length", "lengths", "lengths and centre")
-    }
-    assert cost["lengths and centre"] < cost["lengths"] < 1.0 < cost["one length"]
+@pytest.mark.parametrize("extractor", ["adhominem", "large"])
+def test_the_record_of_the_population(extractor: str) -> None:
+    """On what was not learnt from, every step pays in the mean, and nothing is worse than 1."""
+    found = committed(f"population_{extractor}.json")["not_learnt_from"]
+    names = "logistic curve of the cosine", "cosine, lengths and centre", "and distance", "whowrote"
+    cost = {name: [one[name]["all"]["cllr"] for one in found.values()] for name in names}
+    mean = [float(np.mean(cost[name])) for name in names]
+    assert mean[0] > mean[1] > mean[2] > mean[3]
+    assert max(cost["whowrote"]) < 1.03 < max(cost["and distance"])  # what a spread is for
 
 
 def test_the_record_of_the_ratios() -> None:
     record = committed("ratios.json")
-    assert set(record["corpora"]) == {"blog30", "amazon", "pan11", "ebg"}
+    assert {"blog30", "amazon", "ebg"} <= set(record["corpora"])
     cells = [
         (int(n), cell, figures)
         for corpus in record["corpora"].values()

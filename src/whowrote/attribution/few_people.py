@@ -19,7 +19,11 @@ from typing import Any, Self
 import numpy as np
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.verification import POPULATIONS, extractor_key, extractor_of
+from whowrote.attribution.population import (
+    POPULATIONS,
+    extractor_key,
+    extractor_of,
+)
 from whowrote.features.interface import FittedFeatures
 
 MIDDLE = 5.0

@@ -41,8 +41,12 @@ from whowrote.attribution.answers import (
 from whowrote.attribution.calibration import STANDING, Calibration, best_figures
 from whowrote.attribution.contrasts import Contrasts
 from whowrote.attribution.profiles import Profiles, text_rows
-from whowrote.attribution.rows import Read, Reader, mean_per_text
-from whowrote.attribution.verification import Verifier, compare
+from whowrote.attribution.rows import Read, Reader, mean_per_text, normalised
+from whowrote.attribution.verification import (
+    Verifier,
+    compare,
+    not_english,
+)
 from whowrote.corpus.texts import Corpus
 from whowrote.estimators.fitted_classifier import FittedClassifier, log_mean_exp
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning
@@ -221,7 +225,10 @@ class FittedAttributor:
                     combination=Combination(
                         int(found.counts[row]), pooling.temperature, pooling.exponent, self.prior
                     ),
-                    warnings=tuple(_remarks(document.sha256, tokens, known, ranking)),
+                    warnings=(
+                        *_remarks(document.sha256, tokens, known, ranking),
+                        *filter(None, [not_english(self.reader.features, document.text)]),
+                    ),
                     model=identity,
                 )
             )
@@ -291,8 +298,11 @@ class FittedAttributor:
         ``first`` may be several known texts of one person; ``prior`` is the probability of one
         author before reading, and without it there is a likelihood ratio and no probability.
         """
+        without = self.reader.normalise
+        known = [first] if isinstance(first, str) else first
+        sides = [normalised(text, without) for text in known], normalised(second, without)
         with _without_warnings():
-            return compare(self.reader.features, self.verifier, first, second, prior)
+            return compare(self.reader.features, self.verifier, *sides, prior)
 
     def explain(
         self, text: str, known: Corpus | None = None, *, draws: int = 20, seed: int = 0

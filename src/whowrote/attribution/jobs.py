@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -12,8 +12,17 @@ from whowrote.attribution import storage
 from whowrote.attribution.answers import Comparison, Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
-from whowrote.attribution.verification import compare, extractor_of, packaged_extractor
+from whowrote.attribution.population import (
+    extractor_of,
+)
+from whowrote.attribution.rows import normalised
+from whowrote.attribution.verification import (
+    compare,
+    not_english,
+    packaged_extractor,
+)
 from whowrote.corpus.texts import Corpus, load, load_stream
+from whowrote.corpus.typography import typography
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
 from whowrote.formatting import as_limit
@@ -35,6 +44,7 @@ class Trained:
     """The share that goes to its author by name, at the limit for strangers; None: not known."""
     seconds: dict[str, float]
     megabytes: float
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -47,10 +57,14 @@ def train_model(
     *,
     features: str = "hybrid",
     weights: Path | None = None,
+    normalise: Sequence[str] = (),
     seed: int = 0,
     overwrite: bool = False,
 ) -> Trained:
-    """Fit an attributor to a corpus and save it; ``weights`` is an extractor of your own."""
+    """Fit an attributor to a corpus and save it; ``weights`` is an extractor of your own.
+
+    ``normalise`` are what texts are read without; see :class:`Attributor`.
+    """
     # late: only learning needs scikit-learn
     from whowrote.attribution.attributor import MOST_FEW, Attributor
     from whowrote.features.kinds import with_weights
@@ -58,7 +72,7 @@ def train_model(
     few = len(corpus) <= MOST_FEW
     chosen = features if weights is None else with_weights(features, weights, few)
     with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
-        attributor = Attributor(chosen, random_state=seed).fit(corpus)
+        attributor = Attributor(chosen, normalise=tuple(normalise), random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)
         fitted = attributor.fitted()
         storage.write(fitted, draft)
@@ -75,7 +89,24 @@ def train_model(
         named=None if curve is None else 1.0 - curve.missed(fitted.false_attributions),
         seconds=stopwatch.seconds,
         megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
+        warnings=tuple(_doubts(corpus.labelled(), attributor.fitted_)),
     )
+
+
+def _doubts(corpus: Corpus, fitted: FittedAttributor) -> Iterator[str]:
+    """What may make a model look better, or be worse, than it is."""
+    reader = fitted.reader
+    texts = [normalised(text, reader.normalise) for text in corpus.texts]
+    read = Corpus.from_texts(texts, corpus.authors, groups=corpus.groups)
+    marks = typography(read)
+    if marks is not None and marks.telling:
+        yield marks.in_words
+    foreign = sum(not_english(reader.features, text) != "" for text in texts)
+    if 2 * foreign > len(corpus):
+        yield (
+            f"{foreign} of {len(corpus)} texts do not look like English, the one language of the "
+            "packaged extractor: --features ngrams reads any"
+        )
 
 
 STDIN = "-"

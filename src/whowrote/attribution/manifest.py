@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from whowrote import __version__
 from whowrote.arrays import Arrays
 from whowrote.attribution.answers import Enrolled
 from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.rows import NORMALISE
 from whowrote.errors import InputError, first_line
 from whowrote.features.fitted_features import STORED_FEATURES, WEIGHTS
 from whowrote.files import canonical_hash, read_json, sha256_of
@@ -122,7 +123,13 @@ _ENTRIES: dict[str, Schema] = {
     "kind": one_of(KIND),
     "version": text(r"[\w.+!-]{1,80}", "a version"),
     "id": HASH,
-    "settings": record(SETTINGS, {"false_attributions": number(0, 1, above=True)}),
+    "settings": record(
+        SETTINGS,
+        {
+            "false_attributions": number(0, 1, above=True),
+            "normalise": listed(one_of(*NORMALISE)),
+        },
+    ),
     "authors": listed(_AUTHOR, 2),
     "log_share": listed(number(high=0), 2),
     "calibration": _CALIBRATION,
@@ -188,6 +195,7 @@ class Settings:
     prior: str
     random_state: int
     false_attributions: float = 0.05
+    normalise: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -211,6 +219,7 @@ class Manifest:
             fitted.prior,
             int(fitted.random_state),
             fitted.false_attributions,
+            fitted.reader.normalise,
         )
         return cls(
             FORMAT, __version__, fitted.id, settings, fitted.authors, learnt_of(fitted), files
@@ -223,7 +232,7 @@ class Manifest:
             "kind": KIND,
             "version": self.version,
             "id": self.id,
-            "settings": asdict(self.settings),
+            "settings": asdict(self.settings) | {"normalise": list(self.settings.normalise)},
             **self.learnt,
             "files": {name: asdict(one) for name, one in self.files.items()},
         }
@@ -286,11 +295,15 @@ def read_manifest(folder: Path) -> Manifest:
         plain["format"],
         plain["version"],
         plain["id"],
-        Settings(**plain["settings"]),
+        _settings(plain["settings"]),
         tuple(Enrolled(**author) for author in plain["authors"]),
         {name: plain[name] for name in LEARNT},
         {name: StoredFile(**one) for name, one in plain["files"].items()},
     )
+
+
+def _settings(plain: Mapping[str, Any]) -> Settings:
+    return replace(Settings(**plain), normalise=tuple(plain.get("normalise", ())))
 
 
 def _plain(folder: Path) -> dict[str, Any]:

@@ -42,7 +42,9 @@ from whowrote.attribution.manifest import MANIFEST as MANIFEST
 from whowrote.attribution.manifest import read_manifest as read_manifest
 from whowrote.attribution.profiles import Profiles
 from whowrote.attribution.rows import Reader
-from whowrote.attribution.verification import restore_verifier
+from whowrote.attribution.verification import (
+    restore_verifier,
+)
 from whowrote.drafts import PROBE_BYTES, draft_folder, former_of, put, resolved, strangers, sync
 from whowrote.errors import InputError, first_line
 from whowrote.estimators.fitted_classifier import FLEET, SCALING, FittedClassifier
@@ -207,7 +209,9 @@ def _restored(path: Path, manifest: Manifest, encoder: str | None) -> FittedAttr
         )
     return FittedAttributor(
         authors=manifest.authors,
-        reader=_reader(features, parts, settings.passage_words),
+        reader=replace(
+            _reader(features, parts, settings.passage_words), normalise=settings.normalise
+        ),
         model=classifier,
         log_share=np.array(learnt["log_share"]),
         profiles=Profiles.restore(list(features.blocks().values()), parts["profiles"]),

@@ -1,30 +1,23 @@
 r"""How much likelier is the likeness of two texts if one person wrote both? A likelihood ratio.
 
-.. math:: \ln \mathrm{LR} = c(h, d, u) + w(h, d, u) \cos(\tilde x, \tilde y), \qquad
-    \tilde x = x - r(n)\, \tfrac{m}{m + 1}\, \bar x, \qquad
-    f = f_0 + f_1 h + f_2 h^2 + f_3 d + f_4 u + f_5 u h
+.. math:: \tilde x = x - r(n)\, \tfrac{m}{m + 1}\, \bar x, \qquad
+    r(n) = \sqrt{n / (n + 40)}
 
-*x* and *y* are the mean style vectors of both sides, :math:`\bar x` that of *m* reference authors:
-what everybody writes who writes of such things in such a place is no sign of one person. A side of
-*n* words shows the share :math:`r(n) = \sqrt{n / (n + 40)}` of it, and :math:`u = 1 / (m + 1)` is
-how much of it is unknown. :math:`h = (\ln \bar n - 5) / 2` is the length of the sides by the
-harmonic mean of their words, :math:`d = \lvert \ln n_1 - \ln n_2 \rvert / 3` how unequal they are.
-The curve comes with the package, for the extractor it was learnt with: from people whom that
-extractor has never seen, in several domains, on 3 to 3,000 words a side and 0 to 60 reference
-authors (``experiments/population.py``). Features without such a curve have one of their enrolled
+*x* is the mean style vector of a side of *n* words, :math:`\bar x` that of *m* reference authors:
+what everybody writes who writes of such things in such a place is no sign of one person, and a side
+shows the share *r* of it. What the vectors of two sides so centred say is in
+:mod:`whowrote.attribution.population`. Features without a packaged curve have one of their enrolled
 authors alone, shrunk by their number.
 
-The ratio shrinks to 1 where it has no ground: in proportion to the words of the shorter side below
-20, and to :math:`1 + p` at most where *p* people have shown texts so long.
+The ratio shrinks to 1 where it has no ground: where domains do not agree, in proportion to the
+words of the shorter side below 20, and to :math:`1 + p` at most where *p* people have shown texts
+so long.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -32,24 +25,31 @@ from scipy import sparse
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Comparison, Reference, words_of
-from whowrote.attribution.profiles import mean_rows, row_products, unit_rows
-from whowrote.attribution.rows import cut, cut_all
+from whowrote.attribution.population import (
+    PRETRAINED,
+    VECTORS,
+    Population,
+    Sides,
+    extractor_key,
+    extractor_of,
+    packaged,
+    read_by_extractor,
+    shown,
+)
+from whowrote.attribution.profiles import mean_rows
+from whowrote.attribution.rows import cut, cut_all, english_share
 from whowrote.errors import InputError
-from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
+from whowrote.features.fitted_features import FittedAdHominem, FittedStyle
 from whowrote.features.interface import FEW_TOKENS, FittedFeatures
 from whowrote.features.reading import SECTION
 from whowrote.features.vocabulary import split
-from whowrote.files import sha256_of
 from whowrote.metrics import AuthorPairs, auc, matched_pairs
 from whowrote.ratios import ridge_logistic
 
-PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
-POPULATIONS = PRETRAINED / "populations.json"
-VECTORS = "style vectors"
+LEAST_ENGLISH = 0.2
+"""Share of the commonest English words below which a text is hardly English."""
 FULL_GROUND = 20
 """Words of the shorter side from which the ratio counts in full."""
-HALF_POWER = 40.0
-"""A text of so many words shows half of the variance that a long one shows."""
 PRIOR_AUTHORS = 10.0
 """So many enrolled authors weigh as much as a ratio of 1 where there is no packaged curve."""
 MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES = 60, 30, 6, 2
@@ -57,36 +57,7 @@ MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES = 60, 30, 6, 2
 DRAWS, CONFIDENCE = 50, 0.95
 
 
-# -- sides and how alike they are ----------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Sides:
-    """What is compared: rows of every kind, and the words of each side."""
-
-    rows: Mapping[str, Any]
-    words: IntArray
-
-    def similarities(self, pairs: IntArray) -> FloatArray:
-        """(pairs, kinds): cosines of the two sides."""
-        found = []
-        for rows in self.rows.values():
-            unit = unit_rows(sparse.csr_matrix(rows))
-            found.append(row_products(unit[pairs[:, 0]], unit[pairs[:, 1]]))
-        return np.stack(found, axis=1)
-
-
-def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:
-    """The neural extractor of features, if they have one."""
-    dense = features.dense if isinstance(features, FittedHybrid) else features
-    return dense if isinstance(dense, FittedAdHominem) else None
-
-
-def read_by_extractor(extractor: FittedAdHominem, texts: Sequence[str]) -> Sides:
-    """Mean vectors of passages."""
-    passages = cut_all(texts)
-    vectors = mean_rows(passages, extractor.transform(passages.texts))
-    return Sides({VECTORS: np.asarray(vectors, dtype=np.float64)}, words_of(texts))
+# -- sides --------------------------------------------------------------------------------------
 
 
 def read_by_features(features: FittedFeatures, texts: Sequence[str]) -> Sides:
@@ -101,110 +72,6 @@ def read_by_features(features: FittedFeatures, texts: Sequence[str]) -> Sides:
 def joined(texts: str | Sequence[str]) -> str:
     """One side of a comparison: a text, or all known texts of one person one after another."""
     return texts if isinstance(texts, str) else "\n\n".join(texts)
-
-
-def shown(words: IntArray) -> FloatArray:
-    """r(n): how much of their author, and of what all authors share, texts of n words show.
-
-    >>> shown(np.array([10, 120])).round(2).tolist()
-    [0.45, 0.87]
-    """
-    return np.asarray(np.sqrt(words / (words + HALF_POWER)))
-
-
-# -- the packaged population ---------------------------------------------------------------------
-
-
-def figures(similarities: FloatArray, words: IntArray, authors: FloatArray) -> FloatArray:
-    """(pairs, 12): the cosine and 1, each times 1, h, h squared, d, u and u h; ``authors`` is m."""
-    left, right = np.log(words.T.astype(np.float64))
-    h = (np.log(2.0) - np.logaddexp(-left, -right) - 5.0) / 2.0
-    u = 1.0 / (authors + 1.0)
-    shape = np.stack([np.ones_like(h), h, h * h, np.abs(left - right) / 3.0, u, u * h], axis=1)
-    return np.concatenate([similarities[:, None] * shape, shape], axis=1)
-
-
-@dataclass(frozen=True)
-class Population:
-    """The packaged curve for one extractor, and the people it was learnt from."""
-
-    people: Mapping[str, int]
-    """How many, by domain."""
-    reach: tuple[tuple[float, int], ...]
-    """(words, people): how many people have shown two sides at least so long; rising words."""
-    weights: FloatArray
-    draws: FloatArray
-    """(draws, columns): weights learnt from other samples of domains and people."""
-
-    @classmethod
-    def of(cls, features: FittedFeatures) -> Population | None:
-        """That of the features' extractor, known by the hash of its weights; None without one."""
-        extractor = extractor_of(features)
-        if extractor is None or not POPULATIONS.is_file():
-            return None
-        key = extractor_key(extractor)
-        known = (one for one in _packaged() if one["extractor"] == key and "reach" in one)
-        return next((cls.from_dict(one) for one in known), None)
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Self:
-        """The opposite of :meth:`to_dict`."""
-        reach = tuple((float(words), int(people)) for words, people in plain["reach"])
-        return cls(plain["people"], reach, np.array(plain["weights"]), np.array(plain["draws"]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, rounded to six digits."""
-        draws = [[float(f"{one:.6g}") for one in row] for row in self.draws]
-        weights = [float(f"{one:.6g}") for one in self.weights]
-        reach = [list(one) for one in self.reach]
-        return {"people": dict(self.people), "reach": reach, "weights": weights, "draws": draws}
-
-    def most_words(self) -> float:
-        """The longest side that was learnt from; a longer one counts as one of so many words."""
-        return self.reach[-1][0]
-
-    def log_lr(self, similarities: FloatArray, words: IntArray, authors: float) -> FloatArray:
-        """(pairs, 1 + draws): ln of the ratio by the curve, then by that of every other sample."""
-        known = np.minimum(words, self.most_words())
-        columns = figures(similarities, known, np.full(len(words), float(authors)))
-        return np.asarray(columns @ np.vstack([self.weights, self.draws]).T)
-
-    def most(self, words: IntArray) -> FloatArray:
-        r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of 1 + m to one.
-
-        Among *m* people who have shown texts so long nothing rarer than about one in *m* has been
-        seen, so nothing rarer can be claimed, however far the curve goes on.
-        """
-        lengths, people = np.array(self.reach).T
-        return np.asarray(np.log1p(np.interp(words.min(axis=1), lengths, people)))
-
-    def reference(self, enrolled: int) -> Reference:
-        """Whom the ratio speaks of."""
-        total = sum(self.people.values())
-        listed = ", ".join(f"{name} {count:,}" for name, count in self.people.items())
-        known = f"centred by {enrolled} enrolled authors"
-        if not enrolled:
-            known = "without enrolled authors, what texts of this kind have in common is unknown"
-        text = f"{total:,} people who write English ({listed}); {known}"
-        return Reference(total, text, enrolled)
-
-
-@lru_cache(maxsize=1)
-def _packaged() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(POPULATIONS.read_text(encoding="utf-8"))
-    return found
-
-
-def extractor_key(extractor: FittedAdHominem) -> str:
-    """By which a population knows its extractor: the hash of the weights, and the size."""
-    stamp = extractor.weights.stat()
-    digest = _digest(extractor.weights, stamp.st_mtime_ns, stamp.st_size)
-    return f"{digest}/{extractor.size}" if isinstance(extractor, FittedStyle) else digest
-
-
-@lru_cache(maxsize=8)
-def _digest(path: Path, modified: int, size: int) -> str:
-    return sha256_of(path)
 
 
 # -- what enrolled authors add -------------------------------------------------------------------
@@ -314,10 +181,11 @@ def compare(
     if compared is not None:
         (extractor, population), enrolled = compared, 0
         sides = read_by_extractor(extractor, texts)
-        if isinstance(verifier, Centre):
+        # Models of before have a centre of another extractor's vectors: it says nothing of these.
+        if isinstance(verifier, Centre) and len(verifier.vector) == sides.rows[VECTORS].shape[1]:
             sides, enrolled = verifier.applied(sides), verifier.authors
         similar, words = sides.similarities(pair), sides.words[pair]
-        log_lr = population.log_lr(similar[:, 0], words, enrolled)
+        log_lr = population.log_lr(sides, pair, enrolled)
         limit, reference = population.most(words), population.reference(enrolled)
     elif isinstance(verifier, OwnCurve):
         sides = read_by_features(features, texts)
@@ -331,7 +199,7 @@ def compare(
         )
     similarities = dict(zip(sides.rows, similar[0].tolist(), strict=True))
     found = _comparison(log_lr, limit, words, similarities, reference)
-    return replace(found.given(prior), warnings=tuple(_remarks(texts)))
+    return replace(found.given(prior), warnings=tuple(_remarks(features, texts)))
 
 
 def grounded(log_lr: FloatArray, limit: FloatArray, words: IntArray) -> FloatArray:
@@ -363,31 +231,41 @@ def _comparison(
     )
 
 
-def _remarks(texts: Sequence[str]) -> Iterator[str]:
-    for tokens in (len(split(text)) for text in texts):
+def _remarks(features: FittedFeatures, texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        tokens = len(split(text))
         if tokens < FEW_TOKENS:
             yield f"only {tokens} tokens: an answer from fewer than {FEW_TOKENS} is mostly chance"
+        foreign = not_english(features, text)
+        if foreign:
+            yield foreign
     if texts[0] == texts[1]:
         yield "both texts are the same: their likeness proves nothing"
 
 
-def compared_by(features: FittedFeatures) -> tuple[FittedAdHominem, Population] | None:
-    """The extractor whose vectors are compared, and its population.
+def not_english(features: FittedFeatures, text: str) -> str:
+    """A warning for a text in another language than the packaged extractor's; else nothing."""
+    extractor, share = extractor_of(features), english_share(text)
+    if share >= LEAST_ENGLISH or extractor is None or len(text.split()) < FEW_TOKENS:
+        return ""
+    known = {one["extractor"].partition("/")[0] for one in packaged()}
+    if extractor_key(extractor).partition("/")[0] not in known:
+        return ""
+    return (
+        f"{share:.0%} of its words are among the commonest of English, the one language that the "
+        "extractor knows: the answer may mean nothing"
+    )
 
-    That of the features, if there is a population for it; beside the packaged one with two towers,
-    for which there is none, the one with one tower. None for other features.
-    """
-    own = extractor_of(features)
-    for one in (own, packaged_extractor() if isinstance(own, FittedStyle) else None):
-        population = None if one is None else Population.of(one)
-        if one is not None and population is not None:
-            return one, population
-    return None
+
+def compared_by(features: FittedFeatures) -> tuple[FittedAdHominem, Population] | None:
+    """The extractor whose vectors are compared, and its population; None where there is none."""
+    extractor, population = extractor_of(features), Population.of(features)
+    return None if extractor is None or population is None else (extractor, population)
 
 
 def packaged_extractor() -> FittedAdHominem:
-    """What compares texts without a model: the extractor of the package."""
-    return FittedAdHominem(PRETRAINED / "adhominem.safetensors", SECTION)
+    """What compares texts without a model: two towers, as few texts are read by."""
+    return FittedStyle(PRETRAINED / "style.safetensors", SECTION, size="large")
 
 
 # -- learning ------------------------------------------------------------------------------------

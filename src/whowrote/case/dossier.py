@@ -111,6 +111,7 @@ def _audit(found: Mapping[str, Any]) -> dict[str, Any]:
         "duplicates": [one["documents"] for one in (*found["exact_duplicates"], *near)],
         "thin": [one["author"] for one in found["thin_authors"]],
         "boilerplate": len(found["boilerplate"]),
+        "typography": (found.get("typography") or {}).get("in_words", ""),
         "leaks": [{"kind": one["kind"], "authors": one["authors"]} for one in found["leaks"]],
     }
 

@@ -27,7 +27,14 @@ from whowrote.attribution import Attribution, Attributor
 from whowrote.attribution.explanation import Use
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.occlusion import strongest
-from whowrote.attribution.verification import Verifier, compare, extractor_of, fit_verifier
+from whowrote.attribution.population import (
+    extractor_of,
+)
+from whowrote.attribution.verification import (
+    Verifier,
+    compare,
+    fit_verifier,
+)
 from whowrote.case.closed_set import ClosedCurve, closed_scores
 from whowrote.case.conditions import Conditions, attributable, validate
 from whowrote.case.exhibits import FINDINGS, Case

@@ -64,7 +64,8 @@ def audit(
     """Count a corpus and look for what would flatter or spoil a result.
 
     Texts and words per author, exact and near duplicates, repeated lines, authors with too little
-    text, languages, and groups that would leak between training and test.
+    text, languages, groups that would leak between training and test, and whether marks of
+    typography (quotes, dashes, spaces, line breaks, capitals) name the author by themselves.
 
     Example: `whowrote audit my_corpus/ --json > audit.json`
     """
@@ -139,6 +140,7 @@ def _sections(findings: Audit) -> dict[str, list[str] | None]:
         "groups that would leak between training and test": [
             f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
         ],
+        "typography": [] if findings.typography is None else [findings.typography.in_words],
         "documents skipped or repaired": [str(note) for note in findings.notes],
     }
 

@@ -68,6 +68,10 @@ Plots = Annotated[
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")]
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
+Normalise = Annotated[
+    str, typer.Option(help="Read texts without these: case,punctuation,quotes,names.")
+]
+
 
 @dataclass(frozen=True)
 class Reading:

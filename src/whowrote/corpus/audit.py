@@ -2,8 +2,8 @@
 
 A classifier that has seen a test text in training, or that knows an author by a signature line,
 looks better than it is. The audit counts what is there, lists what would flatter a result
-(duplicates, boilerplate, groups that leak) and what would spoil one (too little text, a mixture of
-languages).
+(duplicates, boilerplate, groups that leak, typography that names the author) and what would spoil
+one (too little text, a mixture of languages).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 
 from whowrote.corpus.copies import SIMILARITY, near_copies
 from whowrote.corpus.texts import Corpus, Note
+from whowrote.corpus.typography import Typography, typography
 
 LeakKind = Literal["duplicates-across-groups", "group-of-several-authors", "author-in-one-group"]
 
@@ -122,13 +123,16 @@ class Audit:
     thin_authors: tuple[ThinAuthor, ...]
     languages: Languages
     leaks: tuple[Leak, ...]
+    typography: Typography | None
     notes: tuple[Note, ...]
     fingerprint: str
     settings: Settings
 
     def to_dict(self) -> dict[str, object]:
         """Plain lists, dicts, strings and numbers, ready for JSON."""
-        return asdict(self)
+        marks = self.typography
+        told = {} if marks is None else {"telling": marks.telling, "in_words": marks.in_words}
+        return asdict(self) | {"typography": None if marks is None else asdict(marks) | told}
 
 
 def audit(
@@ -160,6 +164,7 @@ def audit(
         thin_authors=tuple(thin_authors(counts, settings)),
         languages=languages(corpus, settings),
         leaks=(*_duplicate_leaks((*exact, *(near or ()))), *group_leaks(corpus)),
+        typography=typography(corpus),
         notes=corpus.notes,
         fingerprint=corpus.fingerprint,
         settings=settings,

@@ -18,7 +18,11 @@ from whowrote.arrays import FloatArray
 from whowrote.attribution.answers import Comparison
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rows import cut
-from whowrote.attribution.verification import compare, joined, packaged_extractor
+from whowrote.attribution.verification import (
+    compare,
+    joined,
+    packaged_extractor,
+)
 from whowrote.corpus.texts import Corpus
 from whowrote.stylometry.frequencies import Frequencies, cosine_of_ngrams, words_in
 

@@ -20,8 +20,13 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from whowrote.arrays import FloatArray
+from whowrote.attribution.population import (
+    read_by_extractor,
+)
 from whowrote.attribution.profiles import unit_rows
-from whowrote.attribution.verification import packaged_extractor, read_by_extractor
+from whowrote.attribution.verification import (
+    packaged_extractor,
+)
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError, did_you_mean
 from whowrote.features.counting import Block, plain

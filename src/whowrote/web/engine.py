@@ -231,17 +231,22 @@ class Engine:
         """By the model's population, or without a model by the packaged one."""
         if self.model is not None:
             return self.model.verify(list(known), text, prior=prior)
-        from whowrote.attribution.verification import compare, packaged_extractor
+        from whowrote.attribution.verification import (
+            compare,
+            packaged_extractor,
+        )
 
         return compare(packaged_extractor(), None, list(known), text, prior)
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Style vectors: of the model's extractor, or the packaged one."""
-        from whowrote.attribution.verification import (
+        from whowrote.attribution.population import (
             VECTORS,
             extractor_of,
-            packaged_extractor,
             read_by_extractor,
+        )
+        from whowrote.attribution.verification import (
+            packaged_extractor,
         )
 
         own = None if self.model is None else extractor_of(self.model.reader.features)

@@ -10,13 +10,16 @@ from scipy import sparse
 from sklearn.svm import LinearSVC
 
 from whowrote.attribution.contrasts import (
+    FIRST_SUM,
     PENALTY,
     TOLERANCE,
     Contrasts,
     Known,
     _kernels,
     _Scaled,
+    first_weights,
     ridge_contrasts,
+    view_weights,
 )
 from whowrote.corpus.splits import spread
 from whowrote.progress import Stage, listening
@@ -194,7 +197,8 @@ def known_rows(n: int = 36, authors: int = 4, *, dense: bool = False, seed: int 
     X, codes, folds = made_up(n, authors=authors, seed=seed)
     rows = X.toarray() if dense else X
     asked = np.arange(n) < n - 4
-    return Known(rows, rows, rows, codes, folds, np.arange(n) % (n - 4), asked)
+    document = np.arange(n) % (n - 4)
+    return Known(rows, rows, rows, codes, folds, document, asked, np.arange(n - 4))
 
 
 def by_hand(known: Known, away: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -250,6 +254,31 @@ def test_the_view_that_tells_authors_apart_counts() -> None:
     weights = dict(held.weights)
     assert set(weights) == {"written", "masked"}
     assert weights["written"] > 2 * weights["masked"]
+
+
+def test_what_holds_across_long_works_counts_first() -> None:
+    views = [{"written": 1.0}, {"masked": 1.0}, {"plain": 1.0}, {"vectors": 1.0, "plain": 0.5}]
+    short, longer, long = (first_weights(views, words) for words in (200.0, 3000.0, 30_000.0))
+    np.testing.assert_allclose(short, FIRST_SUM / 4)
+    assert short[1] < longer[1] < long[1] == long[2]
+    assert long[0] == long[3] < long[1] / 10
+    np.testing.assert_allclose([one.sum() for one in (short, longer, long)], FIRST_SUM)
+    # Where none of them is there, nothing is put first.
+    np.testing.assert_allclose(first_weights([{"features": 1.0}], 30_000.0), FIRST_SUM)
+
+
+def test_a_unit_counts_once_however_many_texts_it_has() -> None:
+    """The texts of one work say the same of a view: forty times said is not forty times true."""
+    known = known_rows(120)
+    rng = np.random.default_rng(2)
+    texts = len(known.units)
+    held_out = rng.normal(size=(120, known.n_authors, 2)) / 10
+    held_out[np.arange(120), known.codes, 0] += 1.0
+    first = np.full(2, 1.0)
+    alone = view_weights(known, held_out, first)
+    together = view_weights(replace(known, units=known.codes[:texts].copy()), held_out, first)
+    assert alone[0] > together[0] > 1.0  # four works say less than all these texts
+    assert alone[0] / alone[1] > together[0] / together[1]
 
 
 def test_common_and_rare_columns_are_multiplied_alike() -> None:

@@ -40,6 +40,7 @@ from whowrote.attribution.rows import (
     LONG,
     MOST_PASSAGES,
     WORDS,
+    Labels,
     Learnt,
     Passages,
     cut_all,
@@ -159,7 +160,7 @@ class Attributor(BaseEstimator):
         passages = learnt.read.passages
         rows = codes[passages.document]
         blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
-        profiles = Profiles.learn(text_rows(learnt.read), codes, blocks, origins)
+        profiles = Profiles.learn(text_rows(learnt.read), codes, blocks, origins, learnt.units)
         log_share = np.log(np.bincount(rows) / len(rows))
         latents = mean_per_text(model.transform(learnt.read.V), passages)
         fitted = FittedAttributor(
@@ -231,7 +232,8 @@ class Attributor(BaseEstimator):
         features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
-        learnt = learn_from_few(features, passages, codes, folds, words)
+        labels = Labels(codes, folds, groups, np.array(corpus.word_counts))
+        learnt = learn_from_few(features, passages, labels, words)
         model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
         model.fit(learnt.read.V, codes[passages.document])
         tell("learning the authors", 1, 1)

@@ -260,8 +260,8 @@ def test_what_holds_across_long_works_counts_first() -> None:
     views = [{"written": 1.0}, {"masked": 1.0}, {"plain": 1.0}, {"vectors": 1.0, "plain": 0.5}]
     short, longer, long = (first_weights(views, words) for words in (200.0, 3000.0, 30_000.0))
     np.testing.assert_allclose(short, FIRST_SUM / 4)
-    assert short[1] < longer[1] < long[1] == long[2]
-    assert long[0] == long[3] < long[1] / 10
+    assert short[2] < longer[2] < long[2]
+    assert long[0] == long[1] == long[3] < long[2] / 10
     np.testing.assert_allclose([one.sum() for one in (short, longer, long)], FIRST_SUM)
     # Where none of them is there, nothing is put first.
     np.testing.assert_allclose(first_weights([{"features": 1.0}], 30_000.0), FIRST_SUM)

@@ -28,6 +28,7 @@ from whowrote.attribution.answers import (
     require_two_rows,
     words_of,
 )
+from whowrote.attribution.contrasts import SHORT_WORK
 from whowrote.attribution.enrolment import enroll
 from whowrote.attribution.explanation import Explanation
 from whowrote.attribution.fitted_attributor import (
@@ -229,10 +230,12 @@ class Attributor(BaseEstimator):
         groups, seed = _by_appearance(np.array(corpus.units)), int(self.random_state)
         n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
-        features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
+        counts = np.array(corpus.word_counts)
+        long = float(np.median(np.bincount(groups, counts))) > SHORT_WORK
+        features = clone(named(self.features, few=True, words=int(counts.sum()), long=long))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(corpus.texts, words, min(most, MOST_PASSAGES))
-        labels = Labels(codes, folds, groups, np.array(corpus.word_counts))
+        labels = Labels(codes, folds, groups, counts)
         learnt = learn_from_few(features, passages, labels, words)
         model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
         model.fit(learnt.read.V, codes[passages.document])

@@ -1,6 +1,7 @@
 """Contrasts of training rows come from SVMs that have not seen them."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
+from whowrote import Attributor
+from whowrote.attribution import contrasts as contrasts_module
 from whowrote.attribution.contrasts import (
     FIRST_SUM,
     PENALTY,
@@ -22,6 +25,8 @@ from whowrote.attribution.contrasts import (
     view_weights,
 )
 from whowrote.corpus.splits import spread
+from whowrote.features.counting import READINGS
+from whowrote.features.kinds import named
 from whowrote.progress import Stage, listening
 
 HALF = 2e-3  # relative rounding of half precision, and a little
@@ -265,6 +270,90 @@ def test_what_holds_across_long_works_counts_first() -> None:
     np.testing.assert_allclose([one.sum() for one in (short, longer, long)], FIRST_SUM)
     # Where none of them is there, nothing is put first.
     np.testing.assert_allclose(first_weights([{"features": 1.0}], 30_000.0), FIRST_SUM)
+
+
+COMMON = [
+    "the",
+    "and",
+    "of",
+    "to",
+    "a",
+    "in",
+    "that",
+    "it",
+    "is",
+    "was",
+    "he",
+    "she",
+    "for",
+    "as",
+    "not",
+    "had",
+    "be",
+    "her",
+    "his",
+    "on",
+    "at",
+    "by",
+    "you",
+    "so",
+    "this",
+    "all",
+    "they",
+    "from",
+    "or",
+    "which",
+    "when",
+    "would",
+    "if",
+    "no",
+    "there",
+    "what",
+    "my",
+    "an",
+    "were",
+    "then",
+    "we",
+    "who",
+    "some",
+    "me",
+    "their",
+]
+HOUSES = (
+    lambda text: text.title().replace(",", ";"),
+    lambda text: text.replace(",", " --").replace(".", "!"),
+)
+"""Two printers."""
+
+
+def work(author: int, words: int, random: np.random.Generator) -> str:
+    """Common words as this author likes them, and names and matter of this work alone."""
+    own = np.random.default_rng(100 + author).dirichlet(np.full(len(COMMON), 4.0))
+    common = random.choice(COMMON, words, p=own)
+    matter = np.array(["".join(random.choice(list("abcdefghik"), 5)) for _ in range(80)])
+    chosen = np.where(random.random(words) < 0.6, common, random.choice(matter, words))
+    marks = random.choice(["", ",", "."], words, p=[0.84, 0.1, 0.06])
+    return " ".join(map("".join, zip(chosen, marks, strict=True)))
+
+
+def test_a_printer_is_not_taken_for_the_author() -> None:
+    """Every author has one printer, but the questioned texts all come from the first one's."""
+    random = np.random.default_rng(0)
+    texts = [HOUSES[author](work(author, 3000, random)) for author in (0, 1) for _ in range(3)]
+    asked = [HOUSES[0](work(author, 1000, random)) for author in (0, 1) for _ in range(8)]
+    right = {}
+    for least in (contrasts_module.LEAST, 1.0):  # negative control: all views alike at first
+        with patch.object(contrasts_module, "LEAST", least):
+            model = Attributor("ngrams", passage_words=3000).fit(texts, list("aaabbb"))
+        right[least] = (model.predict(asked) == np.array(list("aaaaaaaabbbbbbbb"))).mean()
+    assert right[contrasts_module.LEAST] > 0.9
+    assert right[1.0] < 0.7
+
+
+def test_short_texts_are_not_read_bare() -> None:
+    short, long = (named("ngrams", few=True, long=one) for one in (False, True))
+    assert tuple(short.get_params()["readings"]) == ("written", "masked", "plain")
+    assert tuple(long.get_params()["readings"]) == tuple(READINGS)
 
 
 def test_a_unit_counts_once_however_many_texts_it_has() -> None:

@@ -16,6 +16,7 @@ from whowrote.attribution.calibration import (
     Pooling,
     Strangers,
     best_figures,
+    nearness_block,
 )
 from whowrote.attribution.few_people import FewPeople
 
@@ -318,6 +319,43 @@ def test_the_figures_are_those_of_the_most_probable() -> None:
     np.testing.assert_allclose(found, expected, atol=1e-9)
     few = best_figures(unit_norms(), tables, np.log(proba), words, people=5)
     np.testing.assert_allclose(few[:, 3], np.arcsinh([3.0, 6.0]))  # nearness alone
+
+
+def test_of_long_texts_the_n_grams_tell_strangers_and_not_the_vectors() -> None:
+    short, long = np.array([200, 300, 9000]), np.array([200, 3000, 9000])
+    assert [nearness_block(2, words, 10) for words in (short, long)] == [0, 1]
+    assert nearness_block(1, long, 10) == 0  # there are no vectors
+    assert nearness_block(2, long, 5) == 0  # the curve of other people is one of vectors
+    tables = np.arange(16.0).reshape(2, 2, 4)
+    proba, words = np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([3000, 3000])
+    norms = Norms(np.zeros((2, 4)), np.zeros(4), np.ones(4), 0.0, 0.0, np.zeros(1))
+    found = [
+        best_figures(norms, tables, np.log(proba), words, people=6, block=block) for block in (0, 1)
+    ]
+    np.testing.assert_allclose(found[0][:, 2] + 1, found[1][:, 2])
+    tables[..., 0] = 1e6  # what the vectors say is not heard at all
+    again = best_figures(norms, tables, np.log(proba), words, people=6, block=1)
+    np.testing.assert_allclose(again, found[1])
+
+
+def test_what_is_usual_is_learnt_across_works() -> None:
+    """Texts of a work share its bent: measured inside the work, its next work looks strange."""
+    rng = np.random.default_rng(3)
+    authors, works, texts = 10, 5, 8
+    bent = rng.normal(size=(authors, works + 1, 1, 2))
+    every = bent + 0.3 * rng.normal(size=(authors, works + 1, texts, 2))
+    figures = every[:, :works].reshape(-1, 2)
+    codes = np.repeat(np.arange(authors), works * texts)
+    units, words = np.repeat(np.arange(authors * works), texts), np.full(len(codes), 300)
+    new, own = every[:, works].reshape(-1, 2), np.repeat(np.arange(authors), texts)
+    unusual = []
+    for grouped in (units, None):
+        norms = Norms.fit(figures, words, codes, grouped)
+        asked = np.repeat(new[:, None], authors, axis=1)
+        p = norms.p_values(asked, np.full(len(new), 300))[np.arange(len(new)), own]
+        unusual.append((p <= 0.1).mean())
+    assert unusual[0] <= unusual[1]
+    assert unusual[0] == pytest.approx(0.1, abs=0.1)
 
 
 def test_few_people_leave_doubt_about_the_next_one() -> None:

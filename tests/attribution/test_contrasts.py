@@ -1,6 +1,7 @@
 """Contrasts of training rows come from SVMs that have not seen them."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,16 +10,23 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.svm import LinearSVC
 
+from whowrote import Attributor
+from whowrote.attribution import contrasts as contrasts_module
 from whowrote.attribution.contrasts import (
+    FIRST_SUM,
     PENALTY,
     TOLERANCE,
     Contrasts,
     Known,
     _kernels,
     _Scaled,
+    first_weights,
     ridge_contrasts,
+    view_weights,
 )
 from whowrote.corpus.splits import spread
+from whowrote.features.counting import READINGS
+from whowrote.features.kinds import named
 from whowrote.progress import Stage, listening
 
 HALF = 2e-3  # relative rounding of half precision, and a little
@@ -194,7 +202,8 @@ def known_rows(n: int = 36, authors: int = 4, *, dense: bool = False, seed: int 
     X, codes, folds = made_up(n, authors=authors, seed=seed)
     rows = X.toarray() if dense else X
     asked = np.arange(n) < n - 4
-    return Known(rows, rows, rows, codes, folds, np.arange(n) % (n - 4), asked)
+    document = np.arange(n) % (n - 4)
+    return Known(rows, rows, rows, codes, folds, document, asked, np.arange(n - 4))
 
 
 def by_hand(known: Known, away: np.ndarray, asked: np.ndarray) -> np.ndarray:
@@ -250,6 +259,115 @@ def test_the_view_that_tells_authors_apart_counts() -> None:
     weights = dict(held.weights)
     assert set(weights) == {"written", "masked"}
     assert weights["written"] > 2 * weights["masked"]
+
+
+def test_what_holds_across_long_works_counts_first() -> None:
+    views = [{"written": 1.0}, {"masked": 1.0}, {"plain": 1.0}, {"vectors": 1.0, "plain": 0.5}]
+    short, longer, long = (first_weights(views, words) for words in (200.0, 3000.0, 30_000.0))
+    np.testing.assert_allclose(short, FIRST_SUM / 4)
+    assert short[2] < longer[2] < long[2]
+    assert long[0] == long[1] == long[3] < long[2] / 10
+    np.testing.assert_allclose([one.sum() for one in (short, longer, long)], FIRST_SUM)
+    # Where none of them is there, nothing is put first.
+    np.testing.assert_allclose(first_weights([{"features": 1.0}], 30_000.0), FIRST_SUM)
+
+
+COMMON = [
+    "the",
+    "and",
+    "of",
+    "to",
+    "a",
+    "in",
+    "that",
+    "it",
+    "is",
+    "was",
+    "he",
+    "she",
+    "for",
+    "as",
+    "not",
+    "had",
+    "be",
+    "her",
+    "his",
+    "on",
+    "at",
+    "by",
+    "you",
+    "so",
+    "this",
+    "all",
+    "they",
+    "from",
+    "or",
+    "which",
+    "when",
+    "would",
+    "if",
+    "no",
+    "there",
+    "what",
+    "my",
+    "an",
+    "were",
+    "then",
+    "we",
+    "who",
+    "some",
+    "me",
+    "their",
+]
+HOUSES = (
+    lambda text: text.title().replace(",", ";"),
+    lambda text: text.replace(",", " --").replace(".", "!"),
+)
+"""Two printers."""
+
+
+def work(author: int, words: int, random: np.random.Generator) -> str:
+    """Common words as this author likes them, and names and matter of this work alone."""
+    own = np.random.default_rng(100 + author).dirichlet(np.full(len(COMMON), 4.0))
+    common = random.choice(COMMON, words, p=own)
+    matter = np.array(["".join(random.choice(list("abcdefghik"), 5)) for _ in range(80)])
+    chosen = np.where(random.random(words) < 0.6, common, random.choice(matter, words))
+    marks = random.choice(["", ",", "."], words, p=[0.84, 0.1, 0.06])
+    return " ".join(map("".join, zip(chosen, marks, strict=True)))
+
+
+def test_a_printer_is_not_taken_for_the_author() -> None:
+    """Every author has one printer, but the questioned texts all come from the first one's."""
+    random = np.random.default_rng(0)
+    texts = [HOUSES[author](work(author, 3000, random)) for author in (0, 1) for _ in range(3)]
+    asked = [HOUSES[0](work(author, 1000, random)) for author in (0, 1) for _ in range(8)]
+    right = {}
+    for least in (contrasts_module.LEAST, 1.0):  # negative control: all views alike at first
+        with patch.object(contrasts_module, "LEAST", least):
+            model = Attributor("ngrams", passage_words=3000).fit(texts, list("aaabbb"))
+        right[least] = (model.predict(asked) == np.array(list("aaaaaaaabbbbbbbb"))).mean()
+    assert right[contrasts_module.LEAST] > 0.9
+    assert right[1.0] < 0.7
+
+
+def test_short_texts_are_not_read_bare() -> None:
+    short, long = (named("ngrams", few=True, long=one) for one in (False, True))
+    assert tuple(short.get_params()["readings"]) == ("written", "masked", "plain")
+    assert tuple(long.get_params()["readings"]) == tuple(READINGS)
+
+
+def test_a_unit_counts_once_however_many_texts_it_has() -> None:
+    """The texts of one work say the same of a view: forty times said is not forty times true."""
+    known = known_rows(120)
+    rng = np.random.default_rng(2)
+    texts = len(known.units)
+    held_out = rng.normal(size=(120, known.n_authors, 2)) / 10
+    held_out[np.arange(120), known.codes, 0] += 1.0
+    first = np.full(2, 1.0)
+    alone = view_weights(known, held_out, first)
+    together = view_weights(replace(known, units=known.codes[:texts].copy()), held_out, first)
+    assert alone[0] > together[0] > 1.0  # four works say less than all these texts
+    assert alone[0] / alone[1] > together[0] / together[1]
 
 
 def test_common_and_rare_columns_are_multiplied_alike() -> None:

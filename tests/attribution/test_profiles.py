@@ -201,3 +201,36 @@ def test_strangers_among_few_are_as_near_as_strangers_are(authors: int) -> None:
     assert left_in < left_out - 0.01
     if authors == 3:
         assert left_in < true - 0.2
+
+
+def test_texts_of_one_work_are_not_compared_with_each_other() -> None:
+    """Every author has works of their own bent; a text of a new work is as near as they say."""
+    rng = np.random.default_rng(4)
+    author, works, texts = rng.normal(size=(12, 60)), 4, 6
+    bent = rng.normal(size=(12, works + 1, 60))
+    rows = (
+        author[:, None, None] + bent[:, :, None] + 0.5 * rng.normal(size=(12, works + 1, texts, 60))
+    )
+    known = sparse.csr_matrix(rows[:, :works].reshape(-1, 60))
+    codes, units = np.repeat(np.arange(12), works * texts), np.repeat(np.arange(12 * works), texts)
+    new = sparse.csr_matrix(rows[:, works].reshape(-1, 60))
+    own = np.repeat(np.arange(12), texts)
+    gap = {}
+    for name, grouped in (("units", units), ("texts", None)):
+        profiles = Profiles.about(known, codes, [slice(None)], [None], grouped)
+        held_out = profiles.own_nearness(known, codes, units=grouped)[:, 0].mean()
+        found = profiles.nearness(new)[np.arange(len(own)), own, 0].mean()
+        gap[name] = abs(held_out - found)
+    assert gap["units"] < 0.08 < gap["texts"]  # negative control: each text for itself
+
+
+def test_an_author_of_one_work_is_compared_text_by_text() -> None:
+    rng = np.random.default_rng(5)
+    rows = sparse.csr_matrix(rng.normal(size=(8, 5)))
+    codes = np.repeat([0, 1], 4)
+    units = np.array([0, 0, 0, 0, 1, 2, 3, 4])
+    found = [
+        Profiles.about(rows, codes, [slice(None)], [None], one).own_nearness(rows, codes, units=one)
+        for one in (units, None)
+    ]
+    np.testing.assert_allclose(found[0], found[1])

@@ -28,6 +28,7 @@ from whowrote.attribution.answers import (
     require_two_rows,
     words_of,
 )
+from whowrote.attribution.contrasts import SHORT_WORK
 from whowrote.attribution.enrolment import enroll
 from whowrote.attribution.explanation import Explanation
 from whowrote.attribution.fitted_attributor import (
@@ -40,6 +41,7 @@ from whowrote.attribution.rows import (
     LONG,
     MOST_PASSAGES,
     WORDS,
+    Labels,
     Learnt,
     Passages,
     check_normalise,
@@ -168,7 +170,7 @@ class Attributor(BaseEstimator):
         passages = learnt.read.passages
         rows = codes[passages.document]
         blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
-        profiles = Profiles.learn(text_rows(learnt.read), codes, blocks, origins)
+        profiles = Profiles.learn(text_rows(learnt.read), codes, blocks, origins, learnt.units)
         log_share = np.log(np.bincount(rows) / len(rows))
         latents = mean_per_text(model.transform(learnt.read.V), passages)
         fitted = FittedAttributor(
@@ -241,10 +243,13 @@ class Attributor(BaseEstimator):
         groups, seed = _by_appearance(np.array(corpus.units)), int(self.random_state)
         n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
-        features = clone(named(self.features, few=True, words=sum(corpus.word_counts)))
+        counts = np.array(corpus.word_counts)
+        long = float(np.median(np.bincount(groups, counts))) > SHORT_WORK
+        features = clone(named(self.features, few=True, words=int(counts.sum()), long=long))
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(self._read(corpus), words, min(most, MOST_PASSAGES))
-        learnt = learn_from_few(features, passages, codes, folds, words)
+        labels = Labels(codes, folds, groups, counts)
+        learnt = learn_from_few(features, passages, labels, words)
         model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
         model.fit(learnt.read.V, codes[passages.document])
         tell("learning the authors", 1, 1)

@@ -21,6 +21,7 @@ from scipy.special import log_softmax, stdtr
 
 from whowrote.arrays import FloatArray, IntArray, per_text
 from whowrote.attribution.few_people import FewPeople
+from whowrote.attribution.rows import LONG
 
 RANKED_FROM = 100
 """From so many held-out texts on, p-values are ranks among them; below, a Student-t predicts."""
@@ -105,7 +106,13 @@ class Norms:
     reference: FloatArray
 
     @classmethod
-    def fit(cls, figures: FloatArray, words: IntArray, codes: IntArray) -> Self:
+    def fit(
+        cls,
+        figures: FloatArray,
+        words: IntArray,
+        codes: IntArray,
+        units: IntArray | None = None,
+    ) -> Self:
         """Learn from the figures (texts, J) of held-out texts under their true authors."""
         middle = float(np.log(words).mean())
         w = np.log(words) - middle
@@ -117,9 +124,10 @@ class Norms:
         level = figures - slopes * w[:, None]
         total = level.mean(0) * PRIOR_TEXTS + _means(level, codes) * counts
         shrunk = total / (PRIOR_TEXTS + counts)
-        # A text must not be its own measure: its author's centre without it.
-        own = PRIOR_TEXTS + counts[codes]
-        others = (shrunk[codes] * own - level) / (own - 1)
+        # A text must not be its own measure: its author's centre without it and its unit.
+        own, unit = PRIOR_TEXTS + counts[codes], np.arange(len(codes)) if units is None else units
+        rest = own - np.bincount(unit)[unit, None]
+        others = (shrunk[codes] * own - per_text(level, unit)[unit]) / rest
         residuals = level - others
         spreads = np.maximum(residuals.std(0), 1e-9)
         raw = (residuals / spreads).mean(1)
@@ -198,6 +206,8 @@ class Strangers:
     texts: float = 0.0
     """Texts of an author, in the mean."""
     others: FewPeople | None = None
+    block: int = 0
+    """The block of the features whose nearness counts: see :func:`nearness_block`."""
 
     FIRST: ClassVar = np.array([0.6, 0.6, 0.3, 0.3])
     FIRST_OF_FEW: ClassVar = np.array([0.0, 0.0, 0.5, 0.5])
@@ -219,6 +229,7 @@ class Strangers:
         codes: IntArray,
         words: IntArray,
         others: FewPeople | None = None,
+        block: int = 0,
     ) -> Self:
         """From the figures (texts, 4) of held-out texts, and of the same as strangers' texts."""
         both, people = np.concatenate([inside, outside]), len(np.unique(codes))
@@ -243,6 +254,7 @@ class Strangers:
             float(np.sqrt(cls._between(scores[1], codes) / people)),
             len(codes) / people,
             others if few else None,
+            block,
         )
         shares = found._drawn(found._by_scores(scores[0]), inside, words)
         return replace(found, own=np.sort(shares[right]))
@@ -335,8 +347,24 @@ def _separating(
     return np.asarray(found[1:])
 
 
+def nearness_block(n_blocks: int, words: IntArray, people: int) -> int:
+    """Whose nearness tells strangers apart: that of the vectors, or of long texts of the n-grams.
+
+    A style vector of many thousand words shows the work more than its author.
+    Novels of enrolled authors are told from others' with an area of .66 by the vectors and .88 by
+    the n-grams. Below six authors the curve of other people is one of vectors.
+    """
+    long = float(np.median(words)) >= LONG and people >= Strangers.FEW_PEOPLE
+    return n_blocks - 1 if long else 0
+
+
 def best_figures(
-    norms: Norms, figures: FloatArray, log_proba: FloatArray, words: IntArray, people: int
+    norms: Norms,
+    figures: FloatArray,
+    log_proba: FloatArray,
+    words: IntArray,
+    people: int,
+    block: int = 0,
 ) -> FloatArray:
     """The figures of :class:`Strangers` for the best author of each text, (texts, 4).
 
@@ -345,12 +373,13 @@ def best_figures(
     """
     rows, best = np.arange(len(log_proba)), log_proba.argmax(axis=1)
     known = figures.copy()
+    known[..., :block] = np.nan
     if people < Strangers.FEW_PEOPLE:
         known[..., -2:] = np.nan
     standing = np.arcsinh(norms.standing(known, words))
     top = np.minimum(log_proba[rows, best], -1e-12)
     odds = top - np.log(-np.expm1(top))
-    others = [one[rows, best] for one in (figures[..., -1], figures[..., 0], standing)]
+    others = [one[rows, best] for one in (figures[..., -1], figures[..., block], standing)]
     return np.stack([others[0], odds, *others[1:]], axis=1)
 
 

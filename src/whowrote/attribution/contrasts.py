@@ -142,6 +142,7 @@ VIEWS: tuple[dict[str, float], ...] = (
     {"written": 1.0},
     {"masked": 1.0},
     {"plain": 1.0},
+    {"bare": 1.0},
     {"vectors": 1.0, "written": 1.0},
     {"vectors": 1.0, "written": 0.7, "masked": 0.5, "plain": 0.5},
     {"vectors": 0.7, "written": 1.4},
@@ -157,6 +158,15 @@ COMMON = 30
 PENALTY = 0.3
 FIRST_SUM = 8.0
 """The weights of the views add up to this where nothing says otherwise."""
+ACROSS_WORKS, LEAST = ("plain", "bare"), 0.02
+"""The views that hold across long works, and what any other weighs beside them at first.
+
+Names, matter and printing are those of a work. In a short text they hardly show; in one of many
+thousand words they do, and few works cannot tell which of them are the author's: what no printer
+decides comes first, and held-out works must show that more is theirs. Chosen on half of the
+novelists (``experiments/works.py``)."""
+SHORT_WORK, LONG_WORK = 1000.0, 10_000.0
+"""Words of a work up to which all views weigh alike at first, and from which on these lead."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,10 @@ class Known:
     """The text of each row."""
     asked: NDArray[np.bool_]
     """Whether a new text would be read so; other rows are learnt from only."""
+    units: IntArray
+    """The unit of each text: what belongs together, such as chapters of a novel."""
+    words: float = 0.0
+    """Words of a unit, in the median."""
 
     @property
     def n_authors(self) -> int:
@@ -208,7 +222,8 @@ def ridge_contrasts(known: Known, parts: Mapping[str, slice]) -> tuple[Contrasts
     for done, view in enumerate(views):
         solved.append(_solve(known, [sum_of(kernels, view, which) for which in range(3)]))
         tell("contrasting the authors", done + 1, len(views))
-    weights = view_weights(known, np.stack([one.held_out for one in solved], axis=-1))
+    first = first_weights(views, known.words)
+    weights = view_weights(known, np.stack([one.held_out for one in solved], axis=-1), first)
     pairs = list(zip(views, solved, weights, strict=True))
     maps = np.zeros((known.rows.shape[1], known.n_authors))
     for name, own in parts.items():
@@ -318,33 +333,51 @@ def _without(
     return np.asarray(others @ answers - (others @ inverse[:, away]) @ lost)
 
 
-def view_weights(known: Known, held_out: FloatArray) -> FloatArray:
+def first_weights(views: Sequence[Mapping[str, float]], words: float) -> FloatArray:
+    """What the views weigh before any text is held out, by the words of a unit.
+
+    >>> first_weights([{"written": 1.0}, {"plain": 1.0}], 300.0).tolist()
+    [4.0, 4.0]
+    >>> first_weights([{"written": 1.0}, {"plain": 1.0}], 30_000.0).round(2).tolist()
+    [0.16, 7.84]
+    """
+    away = np.log(max(words, 1.0) / SHORT_WORK) / np.log(LONG_WORK / SHORT_WORK)
+    holds = np.array([set(view) <= set(ACROSS_WORKS) for view in views])
+    if not holds.any():
+        return np.full(len(views), FIRST_SUM / len(views))
+    share = np.where(holds, 1.0, LEAST ** np.clip(away, 0.0, 1.0))
+    return np.asarray(FIRST_SUM * share / share.sum())
+
+
+def view_weights(known: Known, held_out: FloatArray, first: FloatArray) -> FloatArray:
     r"""Weights :math:`\omega` of the views, one for all authors, by the log-loss of held-out texts.
 
-    .. math:: \min_\omega - \sum_i \ln \mathrm{softmax}_{y_i}\bigl(\textstyle\sum_v \omega_v c_{vi}
-        \bigr) + \tfrac12 \lVert \ln \omega - \ln \omega_0 \rVert^2
+    .. math:: \min_\omega - \sum_i \frac{1}{n_{u(i)}} \ln \mathrm{softmax}_{y_i}\bigl(
+        \textstyle\sum_v \omega_v c_{vi} \bigr) + \tfrac12 \lVert \ln \omega - \ln \omega_0 \rVert^2
+
+    A unit *u* counts once, however many of its texts there are: they are held out together.
     """
     from scipy.optimize import minimize  # late: answers need none
     from scipy.special import log_softmax
 
-    n_views = held_out.shape[-1]
-    first = np.full(n_views, np.log(FIRST_SUM / n_views))
+    start = np.log(first)
     contrasts, codes = known.per_text(held_out), _code_per_text(known)
     each = [len(np.unique(known.folds[known.codes == k])) for k in range(known.n_authors)]
     counts = np.array(each)[codes] > 1  # of one who has nothing else, nothing is held out
+    share = (1.0 / np.bincount(known.units)[known.units])[counts]
     contrasts, codes = contrasts[counts], codes[counts]
     if not len(codes):
-        return np.asarray(np.exp(first))
-    own = contrasts[np.arange(len(codes)), codes].sum(axis=0)
+        return np.asarray(np.exp(start))
+    own = share @ contrasts[np.arange(len(codes)), codes]
 
     def loss(point: FloatArray) -> tuple[float, FloatArray]:
-        weights, away = np.exp(point), point - first
+        weights, away = np.exp(point), point - start
         log_proba = log_softmax(contrasts @ weights, axis=1)
-        value = -log_proba[np.arange(len(codes)), codes].sum() + away @ away / 2
-        slope = np.einsum("nk,nkv->v", np.exp(log_proba), contrasts) - own
+        value = -share @ log_proba[np.arange(len(codes)), codes] + away @ away / 2
+        slope = np.einsum("n,nk,nkv->v", share, np.exp(log_proba), contrasts) - own
         return float(value), slope * weights + away
 
-    return np.asarray(np.exp(minimize(loss, first, jac=True, method="L-BFGS-B").x))
+    return np.asarray(np.exp(minimize(loss, start, jac=True, method="L-BFGS-B").x))
 
 
 def _code_per_text(known: Known) -> IntArray:

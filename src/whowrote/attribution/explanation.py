@@ -42,6 +42,7 @@ TITLES = {
     "written": "n-grams as written",
     "masked": "n-grams, rare words masked",
     "plain": "n-grams of plain words",
+    "bare": "n-grams of plain words, rare ones masked",
     VECTOR: "style vector",
     BIAS: "constant",
 }
@@ -350,7 +351,7 @@ def pattern_of(ngram: NGram) -> re.Pattern[str]:
     ['e, o']
     """
     words = [re.escape(word) for word in ngram.text.split(" ")]
-    if ngram.reading == "plain":
+    if ngram.reading in ("plain", "bare"):
         gap, flags = r"[\W_]+", re.IGNORECASE
     else:
         gap, flags = (r"\s*" if ngram.kind == "words" else r"\s+"), re.NOFLAG
@@ -367,7 +368,7 @@ def _times(ngram: NGram, text: str) -> int:
 
 def hits(ngram: NGram, text: str) -> Iterator[tuple[int, int]]:
     """Where an n-gram stands in a text; masking keeps every character at its place."""
-    read = masked(text) if ngram.reading == "masked" else text
+    read = masked(text) if ngram.reading in ("masked", "bare") else text
     for match in pattern_of(ngram).finditer(read):
         if match.start() < match.end():
             yield match.span()

@@ -240,7 +240,7 @@ class FittedAttributor:
         if curve is None:
             return [None] * len(log_proba)
         norms, people = self.calibration.norms, curve.people
-        figures = best_figures(norms, found.figures, log_proba, found.words, people)
+        figures = best_figures(norms, found.figures, log_proba, found.words, people, curve.block)
         if curve.doubt == 0.0:  # models of before learnt from the standing as it is
             figures[:, STANDING] = np.sinh(figures[:, STANDING])
         shares = curve.share(figures, found.words).tolist()

@@ -81,7 +81,7 @@ _STRANGERS = record(
         "held_out": _COUNT,
         "people": _COUNT,
     },
-    {"doubt": number(0), "texts": number(0), "others": maybe(_OTHERS)},
+    {"doubt": number(0), "texts": number(0), "others": maybe(_OTHERS), "block": whole(0, 9)},
 )
 _CALIBRATION = record(
     {

@@ -8,6 +8,14 @@ A contrast says how a text parts from *other* enrolled authors; nearness says ho
 *this* one, also when nobody like them is enrolled. It is a cosine but for the length of the mean,
 which is estimated without the noise of the single texts: so it does not grow with their number, and
 a training text against the mean of the author's other texts compares with a new one against all.
+Texts of one *unit* (chapters of a novel, replies to one letter) are alike for other reasons than
+their author, and a new text is of none of them: so only texts of different units are compared, and
+the length is estimated as
+
+.. math:: \lVert \mu_k \rVert^2 = \frac{n_k^2 \lVert \bar x_k \rVert^2
+    - \sum_u \lVert \sum_{i \in u} x_i \rVert^2}{n_k^2 - \sum_u n_u^2},
+
+which is the equation above where every text is a unit.
 
 What everybody writes who writes of such things in such a place says nothing of one author, so dense
 rows are centred first, by as much as *K* authors can tell of it:
@@ -79,13 +87,14 @@ class Profiles:
         codes: IntArray,
         blocks: Mapping[str, slice],
         origins: Mapping[str, FloatArray],
+        units: IntArray | None = None,
     ) -> Self:
         """The authors' means of the rows of texts; ``origins`` of the blocks to be centred."""
         shifts = []
         for name, own in blocks.items():
             origin = origins.get(name)
             shifts.append(None if origin is None else -_centre(rows[:, own], codes, origin))
-        return cls.about(rows, codes, tuple(blocks.values()), tuple(shifts))
+        return cls.about(rows, codes, tuple(blocks.values()), tuple(shifts), units)
 
     @classmethod
     def about(
@@ -94,15 +103,16 @@ class Profiles:
         codes: IntArray,
         columns: Sequence[slice],
         shifts: Sequence[FloatArray | None],
+        units: IntArray | None = None,
     ) -> Self:
-        """The authors' means about centres that are known."""
+        """The authors' means about centres that are known; ``units`` are those of the texts."""
         means, lengths = [], []
         for own, shift in zip(columns, shifts, strict=True):
             part = _units(rows[:, own], shift)
             # Half precision in memory as on disk, so that a loaded model gives equal answers.
             mean = _author_means(part, codes).astype(np.float16).astype(np.float32)
             means.append(mean)
-            lengths.append(mean_lengths(mean, squared_norms(part), codes))
+            lengths.append(mean_lengths(mean, part, codes, units))
         return cls(tuple(columns), tuple(means), tuple(lengths), tuple(shifts))
 
     def nearness(self, rows: sparse.csr_matrix) -> FloatArray:
@@ -114,20 +124,27 @@ class Profiles:
         return np.stack(found, axis=-1).astype(np.float64)
 
     def own_nearness(
-        self, rows: sparse.csr_matrix, codes: IntArray, as_new: sparse.csr_matrix | None = None
+        self,
+        rows: sparse.csr_matrix,
+        codes: IntArray,
+        as_new: sparse.csr_matrix | None = None,
+        units: IntArray | None = None,
     ) -> FloatArray:
-        """(texts, blocks): training texts against the mean of their authors' other texts.
+        """(texts, blocks): training texts against the mean of their authors' texts of other units.
 
         ``as_new`` has the rows as if they were new, where that makes a difference. An author with
         one text is compared with that text itself: there is no other.
         """
         found, counts = [], np.bincount(codes)[codes].astype(np.float64)
+        units = _apart(codes, units)
+        alike = np.bincount(units)[units]
         for columns, mean, length, shift in self._blocks():
             part = _units(rows[:, columns], shift)
             new = part if as_new is None else _units(as_new[:, columns], shift)
             every = np.asarray(new.astype(np.float32) @ mean.T, dtype=np.float64)
             dots = every[np.arange(len(codes)), codes]
-            others = (counts * dots - row_products(new, part)) / np.maximum(counts - 1, 1)
+            unit = row_products(new, sparse.csr_matrix(_sums(part, units)[units]))
+            others = (counts * dots - unit) / np.maximum(counts - alike, 1)
             found.append(np.where(counts < 2, dots, others) / length[codes])
         return np.stack(found, axis=-1)
 
@@ -138,6 +155,7 @@ class Profiles:
         as_new: sparse.csr_matrix,
         blocks: Mapping[str, slice],
         origins: Mapping[str, FloatArray],
+        units: IntArray | None = None,
     ) -> FloatArray:
         """(texts, authors, blocks): nearness to others had the texts' own author not been there."""
         found = self.nearness(as_new)
@@ -148,9 +166,9 @@ class Profiles:
             for author in range(int(codes.max()) + 1):
                 own = codes == author
                 shift = -_centre(part[~own], codes[~own], origins[name])
-                units = _unit(part + shift)
-                means = _author_means(units, codes)
-                lengths = mean_lengths(means, (units**2).sum(axis=1), codes)
+                rows_there = sparse.csr_matrix(_unit(part + shift))
+                means = _author_means(rows_there, codes)
+                lengths = mean_lengths(means, rows_there, codes, units)
                 found[own, :, number] = _unit(new[own] + shift) @ means.T / lengths
         return found
 
@@ -201,9 +219,34 @@ def _units(rows: Any, shift: FloatArray | None) -> sparse.csr_matrix:
     return sparse.csr_matrix(_unit(rows.toarray() + shift))
 
 
-def mean_lengths(mean: NDArray[np.float32], squares: FloatArray, codes: IntArray) -> FloatArray:
-    """Lengths of the authors' means without the noise of single texts; a tenth of them at least."""
-    n = np.bincount(codes).astype(np.float64)
+def mean_lengths(
+    mean: NDArray[Any], rows: sparse.csr_matrix, codes: IntArray, units: IntArray | None = None
+) -> FloatArray:
+    """Lengths of the authors' means without the noise of single units; a tenth of them at least."""
+    n, units = np.bincount(codes).astype(np.float64), _apart(codes, units)
+    author = np.empty(int(units.max()) + 1, dtype=np.int64)
+    author[units] = codes
     whole = (mean.astype(np.float64) ** 2).sum(axis=1)
-    clean = (n**2 * whole - np.bincount(codes, squares)) / np.maximum(n * (n - 1), 1)
-    return np.asarray(np.sqrt(np.where(n < 2, whole, np.maximum(clean, 0.1 * whole)) + 1e-12))
+    inside = np.bincount(author, squared_norms(_sums(rows, units)))
+    pairs = n**2 - np.bincount(author, np.bincount(units).astype(np.float64) ** 2)
+    clean = np.maximum((n**2 * whole - inside) / np.maximum(pairs, 1), 0.1 * whole)
+    return np.asarray(np.sqrt(np.where(n < 2, whole, clean) + 1e-12))
+
+
+def _sums(rows: sparse.csr_matrix, units: IntArray) -> sparse.csr_matrix:
+    """The sum of the rows of each unit."""
+    join = sparse.csr_matrix((np.ones(len(units)), (units, np.arange(len(units)))))
+    return sparse.csr_matrix(join @ rows)
+
+
+def _apart(codes: IntArray, units: IntArray | None) -> IntArray:
+    """Numbers of units; the texts of an author who has one unit alone are units themselves."""
+    texts = np.arange(len(codes))
+    if units is None:
+        return texts
+    _, units = np.unique(np.stack([codes, units]), axis=1, return_inverse=True)
+    units = units.ravel()
+    each = np.array([len(np.unique(units[codes == k])) for k in range(int(codes.max()) + 1)])
+    lone = each[codes] < 2
+    _, found = np.unique(np.where(lone, len(codes) + texts, units), return_inverse=True)
+    return np.asarray(found, dtype=np.int64)

@@ -216,6 +216,8 @@ class Learnt:
     """Contrasts of the passages by what knows nothing of their authors; own columns are NaN."""
     n_folds: int | None = None
     """Where new texts are answered by more texts than held-out ones were: by how many folds."""
+    units: IntArray | None = None
+    """What texts belong together; None where each stands alone."""
 
 
 def learn_to_read(
@@ -234,20 +236,32 @@ def learn_to_read(
     return Learnt(reader, Read(passages, X, V), Read(passages, as_new, V))
 
 
-def learn_from_few(
-    features: Any, passages: Passages, codes: IntArray, folds: IntArray, words: int
-) -> Learnt:
-    """Fit features and contrasts by ridge regression; ``codes`` and ``folds`` are by text."""
+@dataclass(frozen=True)
+class Labels:
+    """Of each text: its author, its fold, the unit it belongs to and how many words it has."""
+
+    codes: IntArray
+    folds: IntArray
+    units: IntArray
+    words: IntArray
+
+
+def learn_from_few(features: Any, passages: Passages, labels: Labels, words: int) -> Learnt:
+    """Fit features and contrasts by ridge regression."""
     extra, m = parts_of_long(passages), len(passages.texts)
     document = np.concatenate([passages.document, extra.document])
     X: Any = features.fit_transform([*passages.texts, *extra.texts])
     fitted: FittedFeatures = features.fitted()
+    codes, folds, units = (one[document] for one in (labels.codes, labels.folds, labels.units))
     if is_sparse(X):
-        as_new, as_stranger = (features.as_new(X, own) for own in (document, codes[document]))
+        as_new, as_stranger = (features.as_new(X, own) for own in (units, codes))
     else:
         X = as_new = as_stranger = np.asarray(X, float)
-    asked = np.arange(len(document)) < m
-    known = Known(X, as_new, as_stranger, codes[document], folds[document], document, asked)
+    asked, usual = (
+        np.arange(len(document)) < m,
+        float(np.median(np.bincount(labels.units, labels.words))),
+    )
+    known = Known(X, as_new, as_stranger, codes, folds, document, asked, labels.units, usual)
     contrasts, found = ridge_contrasts(known, fitted.parts())
     own = found.held_out[:m]
     return Learnt(
@@ -256,4 +270,5 @@ def learn_from_few(
         Read(passages, as_new[:m], own),
         found.strangers[:m],
         int(folds.max()) + 1,
+        labels.units,
     )

@@ -22,6 +22,7 @@ from whowrote.attribution.calibration import (
     Pooling,
     Strangers,
     best_figures,
+    nearness_block,
 )
 from whowrote.attribution.few_people import FewPeople
 from whowrote.attribution.fitted_attributor import figures, prior_of
@@ -78,19 +79,21 @@ def calibrate(
     evidence = per_text(log_proba - truth.log_share, read.passages.document)
     pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
     every = figures(read, log_proba, profiles, learnt.reader.contrasts)
-    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read))
+    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read), learnt.units)
     every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
     answers = pooling.log_proba(evidence, counts, log_prior)
     held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
-    norms = Norms.fit(every[np.arange(len(codes)), codes], truth.words, codes)
+    norms = Norms.fit(every[np.arange(len(codes)), codes], truth.words, codes, learnt.units)
     calibration = Calibration(pooling, norms, held_out)
     if learnt.strangers is None or len(truth.log_share) < LEAST_PEOPLE:
         return calibration
-    inside = best_figures(norms, every, answers, truth.words, len(truth.log_share))
-    outside = _as_strangers(learnt, model, calibration, profiles, truth)
+    people = len(truth.log_share)
+    block = nearness_block(nearness.shape[1], truth.words, people)
+    inside = best_figures(norms, every, answers, truth.words, people, block)
+    outside = _as_strangers(learnt, model, calibration, profiles, truth, block)
     right = answers.argmax(axis=1) == codes
     others = FewPeople.of(learnt.reader.features)
-    strangers = Strangers.fit(inside, right, outside, codes, truth.words, others)
+    strangers = Strangers.fit(inside, right, outside, codes, truth.words, others, block)
     return replace(calibration, strangers=strangers)
 
 
@@ -100,6 +103,7 @@ def _as_strangers(
     calibration: Calibration,
     profiles: Profiles,
     truth: Truth,
+    block: int,
 ) -> FloatArray:
     """The figures of every text as answered by what knows nothing of its author."""
     assert learnt.strangers is not None  # for the type checker
@@ -115,9 +119,9 @@ def _as_strangers(
     answers = log_softmax(answers, axis=1)
     rows = text_rows(learnt.read), codes, text_rows(learnt.as_new)
     every = [
-        profiles.as_strangers(*rows, features.blocks(), features.origins()),
+        profiles.as_strangers(*rows, features.blocks(), features.origins(), learnt.units),
         mean_per_text(log_proba, passages)[..., None],
         mean_per_text(contrasts, passages)[..., None],
     ]
     figures, people = np.concatenate(every, axis=-1), len(truth.log_share)
-    return best_figures(calibration.norms, figures, answers, truth.words, people)
+    return best_figures(calibration.norms, figures, answers, truth.words, people, block)

@@ -181,12 +181,24 @@ def plain(text: str) -> str:
     return " ".join(WORD.findall(text.lower()))
 
 
+def bare(text: str) -> str:
+    """What neither printer nor topic decides: both of the above.
+
+    >>> bare("The 3 whales of Nantucket!")
+    'the 0 xxxxxx of xxxxxxxxx'
+    """
+    return plain(masked(text))
+
+
 READINGS: dict[str, Callable[[str], str]] = {
     "written": lambda text: text,
     "masked": masked,
     "plain": plain,
+    "bare": bare,
 }
 """How a text may be read before its n-grams are counted."""
+SHORT_READINGS = ("written", "masked", "plain")
+"""How texts are read that are not long works."""
 
 
 def _read_first(reading: str, base: str) -> Kind:
@@ -195,7 +207,7 @@ def _read_first(reading: str, base: str) -> Kind:
 
 KINDS: dict[str, Kind] = BASES | {
     f"{reading}-{base}": _read_first(reading, base)
-    for reading in ("masked", "plain")
+    for reading in ("masked", "plain", "bare")
     for base in BASES
 }
 """The kinds of n-grams by name: as written, or of another reading."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
-from whowrote.features.counting import READINGS
+from whowrote.features.counting import READINGS, SHORT_READINGS
 from whowrote.features.fitted_features import (
     STORED_FEATURES,
     WEIGHTS_ID,
@@ -38,17 +38,21 @@ MOST_WORDS_FOR_LARGE = 500_000
 
 
 def named(
-    features: str | TextFeatures, few: bool = False, words: int | None = None
+    features: str | TextFeatures,
+    few: bool = False,
+    words: int | None = None,
+    long: bool = False,
 ) -> TextFeatures:
     """A feature set by name, or the one that is given.
 
-    ``few``: for few texts, n-grams by name come in every reading, and vectors count twice as much;
-    where they are known to have not too many ``words`` in all, the vectors are those of two towers.
+    ``few``: for few texts, n-grams by name come in several readings (of ``long`` works in every
+    one), and vectors count twice as much; where they are known to have not too many ``words`` in
+    all, the vectors are those of two towers.
     """
     if not isinstance(features, str):
         return features
     if few and features in ("hybrid", "ngrams"):
-        ngrams = NGrams(readings=tuple(READINGS))
+        ngrams = NGrams(readings=tuple(READINGS) if long else SHORT_READINGS)
         if features == "ngrams":
             return ngrams
         large = words is not None and words <= MOST_WORDS_FOR_LARGE
@@ -76,7 +80,7 @@ def with_weights(features: str, weights: str | os.PathLike[str], few: bool = Fal
         case "style":
             return StyleExtractor(weights)
         case "hybrid" if few:
-            return Hybrid(AdHominem(weights), NGrams(readings=tuple(READINGS)), weight=1.0)
+            return Hybrid(AdHominem(weights), NGrams(readings=SHORT_READINGS), weight=1.0)
         case "hybrid":
             return Hybrid(AdHominem(weights))
     raise InputError(

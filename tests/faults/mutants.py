@@ -100,9 +100,8 @@ def _left_alone(tree: ast.Module) -> set[int]:
             inside |= {id(one) for one in ast.walk(statement)}
     for node in ast.walk(tree):
         skipped: list[ast.AST | None] = []
-        if isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert) or (
-            isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        ):
+        text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if text or isinstance(node, ast.Raise | ast.JoinedStr | ast.Assert):
             skipped = [node]
         elif isinstance(node, ast.FunctionDef):
             skipped = [node.args, node.returns, *node.decorator_list]

@@ -7,8 +7,8 @@ out, are told apart by five signs:
 * *n-grams*: the share of the text's n-grams that the folder has a column for;
 * *confidence*: the probability of the author whom the model finds likeliest;
 * *latent*: the distance of its place to the nearest of the places that the folder keeps;
-* *mean*: its distance to the nearest mean of an author, in scales of that author, for which no place
-  of a text need be kept.
+* *mean*: its distance to the nearest mean of an author, in scales of that author: no place of a
+  text need be kept for that.
 
 Which way a sign points is learnt from one split, and measured on the others: for the texts as they
 are, and with one letter changed in every twentieth word, by the AUC (chance has 0.5) and by the

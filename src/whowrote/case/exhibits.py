@@ -8,15 +8,17 @@ questioned, known to be by a candidate, or reference: by another person of the p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from whowrote import __version__
-from whowrote.case.chain import Entry, Log, append, read_log
+from whowrote.case.chain import Entry, Log, append, append_held, read_log
 from whowrote.corpus.documents import FILE_HASH, Document
 from whowrote.corpus.texts import Corpus
+from whowrote.drafts import held
 from whowrote.errors import InputError
 from whowrote.files import sha256_of, write_text
 
@@ -102,7 +104,7 @@ class Case:
     def open(cls, folder: str | os.PathLike[str]) -> Case:
         """Read the log of a case; one that is broken is a sentence."""
         place = Path(folder)
-        log = read_log(place / LOG)
+        log = settled_log(place)
         if log.broken:
             raise InputError(
                 f"'{place}' is no sound case: {log.broken}; begin one with `whowrote case new`, or "
@@ -211,11 +213,44 @@ class Case:
         """A further entry of the log."""
         return append(self.folder / LOG, action, details)
 
+    def write(self, action: str, texts: Mapping[str, str]) -> Entry:
+        """Write files with a further entry that holds their hashes.
+
+        They lie beside their places until the entry tells of them: wherever a process dies, the
+        files in their places are those of the log, or whoever looks next puts them there.
+        """
+        with held(self.folder, self.folder / LOG):
+            for name, text in texts.items():
+                write_text(_beside(self.folder, name), text)
+            hashes = {name: sha256_of(_beside(self.folder, name)) for name in texts}
+            entry = append_held(self.folder / LOG, action, {"sha256": hashes})
+            settled_log(self.folder)
+        return entry
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """Where a file lies until the log tells of it."""
+    return folder / f".{name}.next"
+
+
+def settled_log(folder: Path) -> Log:
+    """The log, after the files that it tells of last have taken their places."""
+    log = read_log(folder / LOG)
+    for action, names in WRITTEN.items():
+        last = log.last(action)
+        told = {} if last is None else last.details["sha256"]
+        for name in names:
+            new = _beside(folder, name)
+            if name in told and new.is_file() and sha256_of(new) == told[name]:
+                with suppress(OSError):  # another process was faster, or may not be written here
+                    os.replace(new, folder / name)
+    return log
+
 
 def problems(folder: str | os.PathLike[str]) -> list[str]:
     """Everything in a case folder that is not as its log says, each with the name of the file."""
     place = Path(folder)
-    log = read_log(place / LOG)
+    log = settled_log(place)
     found = [log.broken] if log.broken else []
     for entry in log.entries:
         for one in entry.details["texts"] if entry.action == "add" else ():

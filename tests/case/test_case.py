@@ -135,6 +135,13 @@ def test_a_line_that_is_not_whole_and_a_missing_log_are_named(tmp_path: Path) ->
         Case.open(tmp_path / "none")
 
 
+def test_a_folder_that_a_dead_process_has_left_is_no_case(tmp_path: Path) -> None:
+    """Whatever it had begun to write is gone, and the name is free."""
+    (tmp_path / ".log.jsonl.0123456789ab.draft.jsonl").write_text("{")
+    assert Case.new(tmp_path, "Who?", population="people").question.question == "Who?"
+    assert [one.name for one in tmp_path.iterdir()] == ["log.jsonl"]
+
+
 # Replay
 
 

@@ -18,7 +18,7 @@ from whowrote import __version__
 from whowrote.case.chain import Entry, Log, append, append_held, read_log
 from whowrote.corpus.documents import FILE_HASH, Document
 from whowrote.corpus.texts import Corpus
-from whowrote.drafts import held
+from whowrote.drafts import clear_drafts, held
 from whowrote.errors import InputError
 from whowrote.files import sha256_of, write_text
 
@@ -89,6 +89,7 @@ class Case:
         from whowrote.features.kinds import BY_NAME  # late: what learns is slow to load
 
         place = Path(folder)
+        clear_drafts(place)  # of a process that died before the first entry
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError(f"'{place}' is there already; a case begins in a folder of its own")
         for name, value in (("question", question), ("population", population)):

@@ -82,7 +82,7 @@ def _entry(line: bytes) -> Entry | None:
         entry = Entry(**plain)
         unsigned = {name: value for name, value in plain.items() if name != "hash"}
         sound = canonical_hash(unsigned) == entry.hash and entry.line().encode() == line
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     return entry if sound else None
 

@@ -8,11 +8,12 @@ questioned, known to be by a candidate, or reference: by another person of the p
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from whowrote import __version__
 from whowrote.case.chain import Entry, Log, append, append_held, read_log
@@ -26,6 +27,7 @@ LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
 ROLES = ("questioned", "known", "reference")
 WRITTEN = {"findings": ("findings.json",), "report": ("report.html", "report.json")}
 """The files whose hashes the entries of an action hold."""
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def _beside(folder: Path, name: str) -> Path:
 
 def settled_log(folder: Path) -> Log:
     """The log, after the files that it tells of last have taken their places."""
-    log = read_log(folder / LOG)
+    log = _of_a_case(read_log(folder / LOG))
     for action, names in WRITTEN.items():
         last = log.last(action)
         told = {} if last is None else last.details["sha256"]
@@ -246,6 +248,45 @@ def settled_log(folder: Path) -> Log:
                 with suppress(OSError):  # another process was faster, or may not be written here
                     os.replace(new, folder / name)
     return log
+
+
+def _of_a_case(log: Log) -> Log:
+    """The log up to the first entry that no case of ours has, whatever its hash."""
+    for number, entry in enumerate(log.entries):
+        if not _is_ours(entry):
+            broken = f"{LOG}, line {number + 1}: the entry is not one that whowrote writes"
+            return Log(log.entries[:number], broken)
+    return log
+
+
+def _is_ours(entry: Entry) -> bool:
+    told: Any = entry.details
+    if not isinstance(told, dict) or (entry.number == 1) != (entry.action == "new"):
+        return False
+    if entry.action == "new":
+        return _fits(Question, told)
+    if entry.action == "add":
+        texts = told.get("texts")
+        return isinstance(texts, list) and all(
+            _fits(Exhibit, one) and _HASH.fullmatch(one["sha256"]) and one["role"] in ROLES
+            for one in texts
+        )
+    hashes = told.get("sha256", {})
+    names = WRITTEN.get(entry.action, ())
+    return not names or (
+        isinstance(hashes, dict) and all(isinstance(hashes.get(name), str) for name in names)
+    )
+
+
+def _fits(kind: type[Exhibit] | type[Question], plain: object) -> bool:
+    """Whether a table has the fields of a record, each of its type."""
+    if not isinstance(plain, dict):
+        return False
+    types = get_type_hints(kind)
+    needed = {one.name for one in fields(kind) if one.default is MISSING}
+    return needed <= plain.keys() <= types.keys() and all(
+        isinstance(value, types[name]) for name, value in plain.items()
+    )
 
 
 def problems(folder: str | os.PathLike[str]) -> list[str]:

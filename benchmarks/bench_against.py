@@ -4,8 +4,9 @@ Every figure comes from fresh processes in which one of the two source trees is 
 trees take turns, and who goes first changes with every round, so that a busy machine troubles both
 alike. The imports are those of a process less the start of Python; both fits (2,000 x 50 rows of 10
 classes in 20 epochs; texts of three presidents) are timed inside the process after a first one that
-is not; the command answers for one text with a hybrid model that the same tree has trained. Last
-come the modules of the package that the command loads, and those whose functions run during a fit.
+is not, and of loading made-up texts the fastest of three; the command answers for one text with a
+hybrid model that the same tree has trained. Last come the modules of the package that the command
+loads, and those whose functions run during a fit.
 
 Command:  python benchmarks/bench_against.py OTHER/src [--rounds 5] [--modules]
 Hardware: any; two cores take about three minutes.
@@ -39,7 +40,13 @@ IMPORTS = {
     "import whowrote": "import whowrote",
     "import of the main classes": "from whowrote import Attributor, MixtureVAEClassifier",
 }
-FITS = {"fit of the classifier": "classifier", "fit of the n-gram attributor": "attributor"}
+FITS = {
+    "fit of the classifier": "classifier",
+    "fit of the n-gram attributor": "attributor",
+    "load of a folder of 5,000 texts": "folder",
+    "load of a Parquet of 5,000 texts": "parquet",
+}
+LOADED = 5000
 LISTS = {"modules that the command loads": "loaded", "modules that a fit calls": "called"}
 
 
@@ -169,6 +176,37 @@ def attributor(known: Path, *_: Path) -> float:
     return timed(lambda: Attributor("ngrams").fit(corpus))
 
 
+def made_up() -> list[str]:
+    """Texts of a hundred words, some not in ASCII."""
+    return [
+        f"{n} " + ("naïve" if n % 3 == 0 else "simple") + " words. " * 98 for n in range(LOADED)
+    ]
+
+
+def folder(*_: Path) -> float:
+    from whowrote import load
+
+    with tempfile.TemporaryDirectory() as place:
+        for number, text in enumerate(made_up()):
+            path = Path(place, f"author{number % 50}", f"{number}.txt")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return min(timed(lambda: load(place)) for _ in range(3))
+
+
+def parquet(*_: Path) -> float:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from whowrote import load
+
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "texts.parquet")
+        authors = [f"author{number % 50}" for number in range(LOADED)]
+        pq.write_table(pa.table({"text": made_up(), "author": authors}), path)
+        return min(timed(lambda: load(path)) for _ in range(3))
+
+
 def loaded(_: Path, model: Path, text: Path) -> list[str]:
     """The package's modules in memory when the command has answered."""
     sys.argv = ["whowrote", "attribute", str(model), str(text)]
@@ -195,7 +233,8 @@ def called(*_: Path) -> list[str]:
     return sorted(".".join(path.parts) for path in own)
 
 
-WORK = {work.__name__: work for work in (classifier, attributor, loaded, called)}
+JOBS = (classifier, attributor, folder, parquet, loaded, called)
+WORK = {work.__name__: work for work in JOBS}
 
 if __name__ == "__main__":
     main()

@@ -1,12 +1,14 @@
 r"""What a model folder reveals: which texts it learnt from, and which n-grams they had.
 
 Somebody has a folder and a text. Texts by the same authors, half of them learnt from and half held
-out, are told apart by four signs:
+out, are told apart by five signs:
 
 * *hash*: the SHA-256 of the text is in the folder; the text must be the same to the letter;
 * *n-grams*: the share of the text's n-grams that the folder has a column for;
 * *confidence*: the probability of the author whom the model finds likeliest;
-* *latent*: the distance of its place to the nearest of the places that the folder keeps.
+* *latent*: the distance of its place to the nearest of the places that the folder keeps;
+* *mean*: its distance to the nearest mean of an author, in scales of that author: no place of a
+  text need be kept for that.
 
 Which way a sign points is learnt from one split, and measured on the others: for the texts as they
 are, and with one letter changed in every twentieth word, by the AUC (chance has 0.5) and by the
@@ -67,7 +69,7 @@ def disguised(text: str, seed: int) -> str:
 
 
 def signs(model: FittedAttributor, texts: list[str]) -> dict[str, FloatArray]:
-    """The four signs of every text."""
+    """The five signs of every text."""
     corpus = Corpus.from_texts(texts)
     read = model.reader.read(corpus.texts)
     latents = model.model.transform(read.V)
@@ -75,11 +77,14 @@ def signs(model: FittedAttributor, texts: list[str]) -> dict[str, FloatArray]:
         [latents[read.passages.document == row].mean(axis=0) for row in range(len(texts))]
     )
     away = np.linalg.norm(places[:, None] - model.training.latents.astype(float)[None], axis=-1)
+    apart = places[:, None] - model.model.means[None]
+    solved = np.linalg.solve(model.model.scales[None], apart[..., None])[..., 0]
     return {
         "hash": np.array([float(one in model.training.sha256) for one in corpus.sha256]),
         "n-grams": np.array([known_share(model.reader.features, text) for text in corpus.texts]),
         "confidence": model.predict_log_proba(corpus).max(axis=1),
         "latent": away.min(axis=1),
+        "mean": np.sqrt((apart * solved).sum(axis=-1)).min(axis=1),
     }
 
 

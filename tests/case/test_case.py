@@ -137,6 +137,56 @@ def test_a_line_that_is_not_whole_and_a_missing_log_are_named(tmp_path: Path) ->
         Case.open(tmp_path / "none")
 
 
+def test_a_folder_that_a_dead_process_has_left_is_no_case(tmp_path: Path) -> None:
+    """Whatever it had begun to write is gone, and the name is free."""
+    (tmp_path / ".log.jsonl.0123456789ab.draft.jsonl").write_text("{")
+    assert Case.new(tmp_path, "Who?", population="people").question.question == "Who?"
+    assert [one.name for one in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+ASKED = {"question": "Who?", "population": "people", "features": "ngrams", "seed": 0}
+BEGUN = ("new", {**ASKED, "version": "1", "closed": False})
+TEXT = {
+    **{"id": "Q1", "role": "questioned", "author": None, "sha256": "0" * 64, "words": 3},
+    **{"group": "g", "source": "s", "source_sha256": None},
+}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [("new", {})],
+        [("new", [1])],
+        [("add", {"texts": []})],
+        [BEGUN, BEGUN],
+        [BEGUN, ("add", {})],
+        [BEGUN, ("add", {"texts": 3})],
+        [BEGUN, ("add", {"texts": [{"id": "Q1"}]})],
+        [BEGUN, ("add", {"texts": [{**TEXT, "sha256": "../../../etc/passwd"}]})],
+        [BEGUN, ("add", {"texts": [{**TEXT, "words": "three"}]})],
+        [BEGUN, ("add", {"texts": [{**TEXT, "role": "judge"}]})],
+        [BEGUN, ("findings", {})],
+        [BEGUN, ("report", {"sha256": ["report.html"]})],
+    ],
+)
+def test_a_sound_chain_of_strange_entries_is_a_sentence(
+    entries: list[tuple[str, Any]], tmp_path: Path
+) -> None:
+    """Whoever knows the format can make a chain; what it tells is looked at all the same."""
+    for action, details in entries:
+        append(tmp_path / "log.jsonl", action, details)
+    why = f"line {len(entries)}: the entry is not one that whowrote writes"
+    with pytest.raises(InputError, match=why):
+        Case.open(tmp_path)
+    assert why in problems(tmp_path)[0]
+
+
+def test_a_log_nested_without_end_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_bytes(b"[" * 100_000 + b"\n")
+    with pytest.raises(InputError, match="the chain of hashes breaks"):
+        Case.open(tmp_path)
+
+
 # Replay
 
 

@@ -176,6 +176,14 @@ def test_the_hash_is_the_same_for_ever() -> None:
     assert split.hash == "93f8c706f7348935f23b5d937be01de9233b53b153b4a404fdff90c20064f160"
 
 
+def test_groups_are_dealt_the_same_way_for_ever() -> None:
+    """Of authors and of groups in a drawn order: figures of one seed are those of everybody."""
+    authors = [f"a{row % 3}" for row in range(60)]
+    groups = [row // 2 if row % 5 else None for row in range(60)]
+    found = combined_hash(folds(authors, groups))
+    assert found == "134ef1a58912e8294876e9d37d1487019a70099c6f21aba1c73adc3c9b35a4e4"
+
+
 def test_held_out_parts_are_those_of_scikit_learn() -> None:
     authors = np.random.default_rng(1).choice(["a", "b", "c"], 200).tolist()
     theirs = StratifiedKFold(5, shuffle=True, random_state=0).split(authors, authors)
@@ -214,6 +222,7 @@ MANY = ["a", "b"] * 10
         ({"authors": MANY, "ids": [1, 2]}, "ids has 2 entries for 20 texts.*leave ids out"),
         ({"authors": MANY, "ids": [1] * 20}, "ids has 1 different names for 20.*unique"),
         ({"authors": MANY, "n_folds": 1}, "n_folds is 1; .*at least 2"),
+        ({"authors": MANY, "random_state": -1}, "random_state"),
         ({"authors": MANY, "n_folds": 2.5}, r"n_folds is 2\.5; .*whole number"),
     ],
 )

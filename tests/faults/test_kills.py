@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from faults.kills import COMMANDS, EVERY, Command, attack, forked
+from faults.kills import COMMANDS, EVERY, Command, attack, drafts_in, forked
+from whowrote.case.exhibits import WRITTEN, Case, problems
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and signals of POSIX systems")
 
@@ -50,6 +51,28 @@ def test_the_search_finds_what_it_looks_for(tmp_path: Path) -> None:
     found = attack(command, tmp_path, kills=16, seed=0, seconds=20, every=4)
     assert any("lost" in one for one in found.wrong)
     assert any("drafts ['.result.draft']" in one for one in found.wrong)
+
+
+def test_a_killed_case_is_not_taken_for_a_forged_one(tmp_path: Path) -> None:
+    """Wherever it dies: the files are those of the log, the former ones or the new ones."""
+    folder = tmp_path / "case"
+    case = Case.new(folder, "Who?", population="people", features="ngrams")
+    pages = dict.fromkeys(WRITTEN["report"], "first")
+    case.write("report", pages)
+    status, operations = forked(lambda: case.write("report", pages))
+    assert status == 0
+    seen = set()
+    for at in range(1, operations + 1):
+        new = dict.fromkeys(pages, f"written at {at}")
+        assert forked(lambda: case.write("report", new), at=at)[0] == -9  # noqa: B023
+        assert problems(folder) == []
+        texts = {(folder / name).read_text() for name in pages}
+        assert len(texts) == 1
+        seen.add(texts == set(new.values()))
+    assert seen == {True, False}
+    case.write("report", pages)
+    assert drafts_in(folder) == []
+    assert not list(folder.glob(".*.next"))
 
 
 def test_operations_are_counted_and_killed_at(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def _entry(line: bytes) -> Entry | None:
         entry = Entry(**plain)
         unsigned = {name: value for name, value in plain.items() if name != "hash"}
         sound = canonical_hash(unsigned) == entry.hash and entry.line().encode() == line
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     return entry if sound else None
 
@@ -95,10 +95,13 @@ def append(path: Path, action: str, details: Mapping[str, Any], after: str | Non
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with held(path.parent, path):
-        return _append(path, action, details, after)
+        return append_held(path, action, details, after)
 
 
-def _append(path: Path, action: str, details: Mapping[str, Any], after: str | None) -> Entry:
+def append_held(
+    path: Path, action: str, details: Mapping[str, Any], after: str | None = None
+) -> Entry:
+    """The same, by whoever holds the folder."""
     log = read_log(path) if path.exists() else Log(())
     if after is not None and log.head != after:
         raise InputError(

@@ -21,7 +21,6 @@ from jinja2 import Environment, StrictUndefined
 from whowrote.case.exhibits import FINDINGS, Case, problems
 from whowrote.case.findings import RATIO, interval_in_words
 from whowrote.errors import InputError
-from whowrote.files import sha256_of, write_text
 from whowrote.formatting import as_prior, count, fine_percent, percent
 from whowrote.plots import RatioRow, calibration_plot, ratio_rows, reliability_diagram, svg
 from whowrote.plots.tippett import tippett_plot
@@ -62,11 +61,9 @@ def write_report(case: Case) -> tuple[Path, Path]:
     if wrong:
         raise InputError(f"{wrong[0]}; a report needs sound findings: `whowrote case replay`")
     data = contents(case, json.loads(target.read_text(encoding="utf-8")))
-    page, plain = case.folder / PAGE, case.folder / DATA
-    write_text(page, render(data))
-    write_text(plain, json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
-    case.record("report", {"sha256": {one.name: sha256_of(one) for one in (page, plain)}})
-    return page, plain
+    plain = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    case.write("report", {PAGE: render(data), DATA: plain})
+    return case.folder / PAGE, case.folder / DATA
 
 
 def contents(case: Case, found: Mapping[str, Any]) -> dict[str, Any]:

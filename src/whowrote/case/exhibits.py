@@ -8,15 +8,18 @@ questioned, known to be by a candidate, or reference: by another person of the p
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from whowrote import __version__
-from whowrote.case.chain import Entry, Log, append, read_log
+from whowrote.case.chain import Entry, Log, append, append_held, read_log
 from whowrote.corpus.documents import FILE_HASH, Document
 from whowrote.corpus.texts import Corpus
+from whowrote.drafts import clear_drafts, held
 from whowrote.errors import InputError
 from whowrote.files import sha256_of, write_text
 
@@ -24,6 +27,7 @@ LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
 ROLES = ("questioned", "known", "reference")
 WRITTEN = {"findings": ("findings.json",), "report": ("report.html", "report.json")}
 """The files whose hashes the entries of an action hold."""
+_HASH = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,7 @@ class Case:
         from whowrote.features.kinds import BY_NAME  # late: what learns is slow to load
 
         place = Path(folder)
+        clear_drafts(place)  # of a process that died before the first entry
         if place.exists() and (not place.is_dir() or any(place.iterdir())):
             raise InputError(f"'{place}' is there already; a case begins in a folder of its own")
         for name, value in (("question", question), ("population", population)):
@@ -102,7 +107,7 @@ class Case:
     def open(cls, folder: str | os.PathLike[str]) -> Case:
         """Read the log of a case; one that is broken is a sentence."""
         place = Path(folder)
-        log = read_log(place / LOG)
+        log = settled_log(place)
         if log.broken:
             raise InputError(
                 f"'{place}' is no sound case: {log.broken}; begin one with `whowrote case new`, or "
@@ -211,11 +216,83 @@ class Case:
         """A further entry of the log."""
         return append(self.folder / LOG, action, details)
 
+    def write(self, action: str, texts: Mapping[str, str]) -> Entry:
+        """Write files with a further entry that holds their hashes.
+
+        They lie beside their places until the entry tells of them: wherever a process dies, the
+        files in their places are those of the log, or whoever looks next puts them there.
+        """
+        with held(self.folder, self.folder / LOG):
+            for name, text in texts.items():
+                write_text(_beside(self.folder, name), text)
+            hashes = {name: sha256_of(_beside(self.folder, name)) for name in texts}
+            entry = append_held(self.folder / LOG, action, {"sha256": hashes})
+            settled_log(self.folder)
+        return entry
+
+
+def _beside(folder: Path, name: str) -> Path:
+    """Where a file lies until the log tells of it."""
+    return folder / f".{name}.next"
+
+
+def settled_log(folder: Path) -> Log:
+    """The log, after the files that it tells of last have taken their places."""
+    log = _of_a_case(read_log(folder / LOG))
+    for action, names in WRITTEN.items():
+        last = log.last(action)
+        told = {} if last is None else last.details["sha256"]
+        for name in names:
+            new = _beside(folder, name)
+            if name in told and new.is_file() and sha256_of(new) == told[name]:
+                with suppress(OSError):  # another process was faster, or may not be written here
+                    os.replace(new, folder / name)
+    return log
+
+
+def _of_a_case(log: Log) -> Log:
+    """The log up to the first entry that no case of ours has, whatever its hash."""
+    for number, entry in enumerate(log.entries):
+        if not _is_ours(entry):
+            broken = f"{LOG}, line {number + 1}: the entry is not one that whowrote writes"
+            return Log(log.entries[:number], broken)
+    return log
+
+
+def _is_ours(entry: Entry) -> bool:
+    told: Any = entry.details
+    if not isinstance(told, dict) or (entry.number == 1) != (entry.action == "new"):
+        return False
+    if entry.action == "new":
+        return _fits(Question, told)
+    if entry.action == "add":
+        texts = told.get("texts")
+        return isinstance(texts, list) and all(
+            _fits(Exhibit, one) and _HASH.fullmatch(one["sha256"]) and one["role"] in ROLES
+            for one in texts
+        )
+    hashes = told.get("sha256", {})
+    names = WRITTEN.get(entry.action, ())
+    return not names or (
+        isinstance(hashes, dict) and all(isinstance(hashes.get(name), str) for name in names)
+    )
+
+
+def _fits(kind: type[Exhibit] | type[Question], plain: object) -> bool:
+    """Whether a table has the fields of a record, each of its type."""
+    if not isinstance(plain, dict):
+        return False
+    types = get_type_hints(kind)
+    needed = {one.name for one in fields(kind) if one.default is MISSING}
+    return needed <= plain.keys() <= types.keys() and all(
+        isinstance(value, types[name]) for name, value in plain.items()
+    )
+
 
 def problems(folder: str | os.PathLike[str]) -> list[str]:
     """Everything in a case folder that is not as its log says, each with the name of the file."""
     place = Path(folder)
-    log = read_log(place / LOG)
+    log = settled_log(place)
     found = [log.broken] if log.broken else []
     for entry in log.entries:
         for one in entry.details["texts"] if entry.action == "add" else ():

@@ -42,7 +42,7 @@ from whowrote.corpus.audit import audit
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import canonical_hash, sha256_of, write_text
+from whowrote.files import canonical_hash, sha256_of
 from whowrote.progress import tell
 from whowrote.ratios import Bounds, Posterior, as_ratio, posteriors, verbal
 from whowrote.validation import RatioValidation, fitted_features
@@ -392,7 +392,6 @@ def run(case: Case) -> dict[str, Any]:
         case.record(name, {"sha256_of_result": canonical_hash(json.loads(json.dumps(result)))})
 
     found = compute(case, log)
-    target = case.folder / FINDINGS
-    write_text(target, json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n")
-    case.record("findings", {"sha256": {FINDINGS: sha256_of(target)}})
+    text = json.dumps(found, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    case.write("findings", {FINDINGS: text})
     return found

@@ -125,6 +125,7 @@ RepairKind = Literal["encoding", "undecodable", "control", "unicode", "left-out"
 
 _LINE_ENDS = re.compile("\r\n?")
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ASCII_CONTROLS = bytes(code for code in range(128) if _CONTROLS.match(chr(code)))
 # Controls that separate words for str.split stay separators. C1 controls in a decoded text are
 # nearly always Windows-1252 punctuation that someone decoded as Latin-1, so they become that.
 _MEANT = str.maketrans(
@@ -247,7 +248,7 @@ def clean(text: str) -> Decoded:
     repairs: list[Repair] = []
     if "\r" in text:
         text = _LINE_ENDS.sub("\n", text)
-    if controls := _CONTROLS.findall(text):
+    if not _is_plain(text) and (controls := _CONTROLS.findall(text)):
         values = _values(f"U+{ord(char):04X}" for char in controls)
         repairs.append(
             Repair(
@@ -258,7 +259,7 @@ def clean(text: str) -> Decoded:
         text = _CONTROLS.sub("", text.translate(_MEANT))
     if text.isascii():
         return Decoded(text, "str", tuple(repairs))
-    if surrogates := _SURROGATES.findall(text):
+    if not _is_unicode(text) and (surrogates := _SURROGATES.findall(text)):
         repairs.append(
             Repair("undecodable", f"{count(len(surrogates), 'lone surrogate')} became U+FFFD")
         )
@@ -270,6 +271,22 @@ def clean(text: str) -> Decoded:
         repairs.append(Repair("unicode", "rewritten in Unicode NFC"))
         text = unicodedata.normalize("NFC", text)
     return Decoded(text, "str", tuple(repairs))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether there are ASCII characters alone, and no control among them; four times as soon."""
+    if not text.isascii():
+        return False
+    data = text.encode("ascii")
+    return len(data.translate(None, _ASCII_CONTROLS)) == len(data)
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 MOST_MARKS = 30

@@ -9,7 +9,9 @@ bytes and decoded one by one.
 from __future__ import annotations
 
 import html
+import os
 import re
+import stat
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from pathlib import Path
 
 from whowrote.corpus.documents import Note, NoteKind, Options, Raw, is_binary, name_of, to_text
 from whowrote.corpus.office import SUFFIXES, UNFOLDED, UnreadableError, extract
-from whowrote.corpus.sources import binary, format_suffix, is_regular, read_whole
+from whowrote.corpus.sources import binary, format_suffix, read_whole
 from whowrote.errors import InputError
 
 UNKNOWN = "unknown"
@@ -27,24 +29,42 @@ _NOT_PROSE = frozenset({".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"
 
 def visible(folder: Path) -> list[Path]:
     """The entries of a folder in a fixed order; hidden ones are no documents."""
-    return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
+    return [entry for entry, _ in _listed(folder)]
+
+
+def _listed(folder: Path) -> list[tuple[Path, bool]]:
+    """Its visible entries, and whether each is a folder, which the listing mostly knows by itself.
+
+    A circle of links is none.
+    """
+    with os.scandir(folder) as found:
+        kinds = {
+            entry.name: Path(entry.path).is_dir() if entry.is_symlink() else entry.is_dir()
+            for entry in found
+            if not entry.name.startswith(".")
+        }
+    return [(folder / name, kinds[name]) for name in sorted(kinds)]
 
 
 def files_below(folder: Path) -> Iterator[Path]:
     """Every visible file of a folder and its sub-folders, in a fixed order."""
-    return (entry for entry in entries_below(folder, set()) if not entry.is_dir())
+    return (entry for entry, is_folder in _below(folder, set()) if not is_folder)
 
 
 def entries_below(folder: Path, seen: set[Inode]) -> Iterator[Path]:
     """Every visible file below, and every folder that links lead to once more (not entered)."""
-    ahead = [folder]
+    return (entry for entry, _ in _below(folder, seen))
+
+
+def _below(folder: Path, seen: set[Inode]) -> Iterator[tuple[Path, bool]]:
+    ahead = [(folder, folder.is_dir())]
     while ahead:
-        entry = ahead.pop()
-        if entry.is_dir() and inode(entry) not in seen:
+        entry, is_folder = ahead.pop()
+        if is_folder and inode(entry) not in seen:
             seen.add(inode(entry))
-            ahead += reversed(visible(entry))
+            ahead += reversed(_listed(entry))
         else:
-            yield entry
+            yield entry, is_folder
 
 
 Inode = tuple[int, int]
@@ -123,9 +143,10 @@ def read_text_file(
     metadata: dict[str, object] | None = None,
 ) -> Raw | Note:
     """One file among others: a raw text, or a note that it is no text."""
-    if file.is_dir():
+    mode = _mode(file)
+    if stat.S_ISDIR(mode):
         return _skip(file, root, "not-text", "a link to a folder that is read elsewhere: skipped")
-    if file.exists() and not is_regular(file):
+    if mode and not stat.S_ISREG(mode):
         return _skip(file, root, "not-text", "a pipe or a device, no regular file: skipped")
     suffix = format_suffix(file)
     if suffix in _NOT_PROSE:
@@ -139,6 +160,14 @@ def read_text_file(
     if is_binary(data):
         return _skip(file, root, "binary", "a binary file, not text: skipped")
     return Raw(data, author, identity(file, root), str(file), metadata=metadata or {})
+
+
+def _mode(file: Path) -> int:
+    """What a file is, links followed; 0 where there is none."""
+    try:
+        return file.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _office(
@@ -158,7 +187,8 @@ def _office(
 
 def identity(file: Path, root: Path) -> str:
     """A document's id: its path below the corpus, with forward slashes on every system."""
-    return name_of(file.relative_to(root).as_posix())  # some file systems decompose accents
+    # Some file systems decompose accents.
+    return name_of("/".join(file.parts[len(root.parts) :]))
 
 
 def _skip(file: Path, root: Path, kind: NoteKind, message: str) -> Note:

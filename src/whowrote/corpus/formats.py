@@ -166,7 +166,11 @@ def finish(
         named = _named(item)
         if unique:
             _check_new(named, seen)
-        yield from _finish_one(named, options)
+        decoded = clean(named.text) if isinstance(named.text, str) else decode(named.text)
+        yield from named.notes
+        if decoded.repairs:
+            yield from _repairs(named, decoded)
+        yield _finished(named, decoded, options)
 
 
 def _named(raw: Raw) -> Raw:
@@ -189,21 +193,18 @@ def _check_new(raw: Raw, seen: dict[str, str]) -> None:
         )
 
 
-def _finish_one(raw: Raw, options: Options) -> Iterator[Document | Note]:
-    decoded = clean(raw.text) if isinstance(raw.text, str) else decode(raw.text)
+def _finished(raw: Raw, decoded: Decoded, options: Options) -> Document | Note:
     data = decoded.text.encode("utf-8")
     if len(data) > options.max_document_bytes:
         raise too_large(raw.file, raw.line, len(data), options.max_document_bytes, "document")
-    yield from raw.notes
-    yield from _repairs(raw, decoded)
     if not decoded.text or decoded.text.isspace():
-        yield Note("empty", "the text is empty: skipped", raw.file, raw.line, raw.id)
-        return
-    yield Document(
+        return Note("empty", "the text is empty: skipped", raw.file, raw.line, raw.id)
+    group = _group(raw, options)
+    return Document(
         text=decoded.text,
         author=raw.author,
         id=raw.id,
-        group=name_of(_group(raw, options)),
+        group=group if group is raw.id else name_of(group),
         metadata=raw.metadata,
         sha256=hashlib.sha256(data).hexdigest(),
     )

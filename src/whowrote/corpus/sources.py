@@ -20,6 +20,8 @@ from whowrote.errors import InputError, first_line
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _BUFFER = 1 << 20
+_PART = 1 << 16
+"""Read at once of a document: to get room for the whole limit takes longer than most texts."""
 _HEAD = 4096
 _MOST_COUNTED = 1 << 26
 """Of a document or a line that is too long, no more bytes are counted for the message."""
@@ -48,18 +50,23 @@ def format_suffix(path: Path) -> str:
     >>> format_suffix(Path("reviews.JSON.gz"))
     '.json'
     """
-    inner = path.with_suffix("") if compression(path) else path
-    return inner.suffix.lower()
+    suffix = path.suffix.lower()
+    return path.with_suffix("").suffix.lower() if suffix in _COMPRESSIONS else suffix
 
 
 @contextmanager
 def open_bytes(path: Path, limit: int = DEFAULT_MAX_DOCUMENT_BYTES) -> Iterator[BinaryIO]:
     """Open a file for reading, decompressing on the way; a damaged archive is bad input."""
+    with _opened(path, limit) as raw, io.BufferedReader(raw, _BUFFER) as stream:
+        yield cast(BinaryIO, stream)  # the buffer finds the lines
+
+
+@contextmanager
+def _opened(path: Path, limit: int) -> Iterator[io.RawIOBase]:
     try:
         require_regular(path)
-        # The buffer finds the lines.
-        with io.BufferedReader(_unpacked(path, limit), _BUFFER) as stream:
-            yield cast(BinaryIO, stream)
+        with _unpacked(path, limit) as stream:
+            yield stream
     except OSError as problem:
         raise InputError(
             f"{path} cannot be read ({first_line(problem)}): "
@@ -134,17 +141,21 @@ class _Unfolding(io.RawIOBase):
 
 def read_whole(path: Path, limit: int) -> bytes:
     """All bytes of one document's file, at most ``limit`` of them."""
-    with open_bytes(path, limit) as stream:
+    with _opened(path, limit) as stream:
         return read_stream(stream, limit, str(path))
 
 
-def read_stream(stream: BinaryIO, limit: int, name: str) -> bytes:
+def read_stream(stream: BinaryIO | io.RawIOBase, limit: int, name: str) -> bytes:
     """All bytes of one document, at most ``limit`` of them; an endless stream is not waited for."""
-    data = stream.read(limit + 1)
-    if len(data) > limit:
-        rest = (len(stream.read(_BUFFER)) for _ in range(_MOST_COUNTED // _BUFFER))
-        raise too_large(name, None, len(data) + sum(rest), limit, "document")
-    return data
+    parts, size = list[bytes](), 0
+    while size <= limit and (part := stream.read(min(_PART, limit + 1 - size))):
+        parts.append(part)
+        size += len(part)
+    if size > limit:
+        while size <= _MOST_COUNTED and (part := stream.read(_BUFFER)):
+            size += len(part)
+        raise too_large(name, None, size, limit, "document")
+    return b"".join(parts)
 
 
 def read_lines(path: Path, limit: int) -> Iterator[Line]:

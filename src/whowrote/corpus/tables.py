@@ -206,7 +206,9 @@ def _wrong(
 # -- rows of each kind of file -------------------------------------------------------------------
 
 _DELIMITERS = ",;\t|"
-_BATCH = 512
+_BATCH, _LARGEST_BATCH = 512, 65_536
+_BATCHES = 8
+"""Of a group of rows, so many batches, as far as their size permits."""
 MOST_SMALL_ROWS = 100_000
 """Rows of a Parquet file, beside one for each of its bytes."""
 
@@ -422,7 +424,7 @@ def _parquet_rows(path: Path, table: pq.ParquetFile) -> Iterator[Row]:
     most = most_unfolded(path.stat().st_size)
     number = given = 0
     names = table.schema_arrow.names
-    for batch in table.iter_batches(batch_size=_BATCH):
+    for batch in table.iter_batches(batch_size=_rows_at_once(table.metadata)):
         columns = [_values(column) for column in batch.columns]
         for column in columns:
             given += sum(len(value) for value in column if isinstance(value, (str, bytes)))
@@ -431,6 +433,13 @@ def _parquet_rows(path: Path, table: pq.ParquetFile) -> Iterator[Row]:
         for row in zip(*columns, strict=True):
             number += 1
             yield Row(number, dict(zip(names, row, strict=True)))
+
+
+def _rows_at_once(about: Any) -> int:
+    """Rows of a batch: each brings the dictionary of all before it, so there must not be many."""
+    groups = range(about.num_row_groups)
+    longest = max((about.row_group(number).num_rows for number in groups), default=0)
+    return min(max(longest // _BATCHES, _BATCH), _LARGEST_BATCH)
 
 
 def _values(column: Any) -> list[object]:

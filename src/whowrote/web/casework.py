@@ -96,7 +96,7 @@ class Cases:
     def new(self, name: str, question: str, **about: Any) -> Case:
         """Begin one."""
         place = self.folder / checked_name(name, "the will")
-        if place.exists():
+        if (place / LOG).exists():  # a folder that a dead process has left is none
             raise InputError(f"a case named {name!r} is there already: give another name")
         return Case.new(place, question, **about)
 

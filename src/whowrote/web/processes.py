@@ -67,6 +67,8 @@ class Job:
 class Processes:
     """All jobs of one server, one at a time."""
 
+    command: tuple[str, ...] = (sys.executable, "-m", "whowrote.web.worker")
+
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
         self.jobs: dict[str, Job] = {}
@@ -91,24 +93,38 @@ class Processes:
                 return
             job.change(state="running")
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "whowrote.web.worker"),
+                *self.command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,  # a complaint might quote a text
                 limit=LINE,
             )
             job._process = process
-            assert process.stdin is not None
-            with suppress(ConnectionError):
-                process.stdin.write(sent)
-                await process.stdin.drain()
-                process.stdin.close()
+            try:
+                await self._hear(job, process, sent)
+            finally:  # whatever came of it, nobody waits for it for ever
+                with suppress(ProcessLookupError):
+                    process.kill()
+                status = await process.wait()
+                if job.state == "running":
+                    ended = "done" if status == 0 and not job.problem else "failed"
+                    told = "" if ended == "done" else f"the process ended with {status}"
+                    job.change(state=ended, problem=job.problem or told)
+
+    async def _hear(self, job: Job, process: asyncio.subprocess.Process, sent: bytes) -> None:
+        """Send what is asked, and listen to the end; a line that broke off is the end, too."""
+        assert process.stdin is not None
+        if job.ended:  # cancelled while the process began
+            return
+        with suppress(ConnectionError):
+            process.stdin.write(sent)
+            await process.stdin.drain()
+            process.stdin.close()
+        try:
             await self._listen(job, process)
-            status = await process.wait()
-            if job.state == "running":
-                ended = "done" if status == 0 and not job.problem else "failed"
-                why = job.problem or ("" if ended == "done" else f"the process ended with {status}")
-                job.change(state=ended, problem=why)
+            await process.wait()
+        except ValueError:
+            job.problem = "the process broke off in the middle of what it said"
 
     async def _listen(self, job: Job, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -21,6 +21,7 @@ from whowrote.attribution import Attributor
 from whowrote.attribution.answers import words_of
 from whowrote.corpus.splits import combined_hash, folds
 from whowrote.corpus.texts import Corpus
+from whowrote.distributed import HERE, Machines
 from whowrote.errors import InputError
 from whowrote.metrics import Evaluation, Interval, evaluate, wilson
 from whowrote.progress import tell
@@ -107,30 +108,30 @@ class _Answers:
     none: BoolArray | None
 
 
-def _ours(attributor: Attributor) -> Callable[[Corpus, Corpus], _Answers]:
+def _ours(attributor: Attributor, training: Corpus, new: Corpus) -> _Answers:
     from sklearn.base import clone
 
-    def answer(training: Corpus, new: Corpus) -> _Answers:
-        fitted = clone(attributor).fit(training)
-        found = fitted.attribute(new)
-        columns = {name: column for column, name in enumerate(fitted.classes_.tolist())}
-        table = np.empty((len(new), len(columns)))
-        for row, one in enumerate(found):
-            for candidate in one.ranking:
-                table[row, columns[candidate.author]] = candidate.probability
-        none = np.array([one.author is None for one in found])
-        with np.errstate(divide="ignore"):
-            return _Answers(np.log(table), none)
-
-    return answer
+    fitted = clone(attributor).fit(training)
+    found = fitted.attribute(new)
+    columns = {name: column for column, name in enumerate(fitted.classes_.tolist())}
+    table = np.empty((len(new), len(columns)))
+    for row, one in enumerate(found):
+        for candidate in one.ranking:
+            table[row, columns[candidate.author]] = candidate.probability
+    none = np.array([one.author is None for one in found])
+    with np.errstate(divide="ignore"):
+        return _Answers(np.log(table), none)
 
 
-def _classic(make: Callable[[], Any]) -> Callable[[Corpus, Corpus], _Answers]:
-    def answer(training: Corpus, new: Corpus) -> _Answers:
-        fitted = make().fit(list(training.texts), list(training.authors))
-        return _Answers(fitted.predict_log_proba(list(new.texts)), None)
+def _classic(name: str, training: Corpus, new: Corpus) -> _Answers:
+    fitted = BASELINES[name]().fit(list(training.texts), list(training.authors))
+    return _Answers(fitted.predict_log_proba(list(new.texts)), None)
 
-    return answer
+
+def _answers_of(attributor: Attributor, task: tuple[str, Corpus, Corpus]) -> _Answers:
+    """One method on one fold."""
+    name, training, new = task
+    return _ours(attributor, training, new) if name == OURS else _classic(name, training, new)
 
 
 def _on_vectors(name: str) -> Any:
@@ -166,8 +167,12 @@ def cross_validate(
     baselines: Sequence[str] = (),
     n_folds: int | None = None,
     seed: int = 0,
+    machines: Machines = HERE,
 ) -> CrossValidation:
-    """Attribute every text by models that have not seen it; None: five folds, or as many as go."""
+    """Attribute every text by models that have not seen it; None: five folds, or as many as go.
+
+    Folds of all methods are worked on by ``machines``, ours first: it takes longest.
+    """
     corpus = corpus.labelled()
     corpus.require_attribution(min_texts=2)
     unknown = [name for name in baselines if name not in BASELINES]
@@ -182,17 +187,25 @@ def cross_validate(
         n_folds=n_folds or possible_folds(corpus),
         random_state=seed,
     )
-    answer = {OURS: _ours(attributor or Attributor(random_state=seed))}
-    answer |= {name: _classic(BASELINES[name]) for name in baselines}
+    names = list(dict.fromkeys((OURS, *baselines)))
     parts = [(corpus.subset(split.train), corpus.subset(split.held_out)) for split in splits]
-    methods = []
-    for number, (name, method) in enumerate(answer.items()):
-        found = []
-        for fold, (training, new) in enumerate(parts):
-            found.append(method(training, new))
-            tell(f"evaluating {name}", fold + 1, len(parts))
-        methods.append(_evaluated(name, corpus.author_names, [new for _, new in parts], found))
-        tell("evaluating", number + 1, len(answer))
+    tasks = [(name, *part) for name in names for part in parts]
+    found: dict[int, _Answers] = {}
+    for place, answers in machines.map(
+        _answers_of, attributor or Attributor(random_state=seed), tasks
+    ):
+        found[place] = answers
+        tell(f"evaluating {tasks[place][0]}", len(found), len(tasks))
+    held_out = [new for _, new in parts]
+    methods = [
+        _evaluated(
+            name,
+            corpus.author_names,
+            held_out,
+            [found[n * len(parts) + f] for f in range(len(parts))],
+        )
+        for n, name in enumerate(names)
+    ]
     return CrossValidation(
         texts=len(corpus),
         authors=corpus.author_names,

@@ -15,6 +15,7 @@ import numpy as np
 from whowrote.attribution import Attributor
 from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import Corpus
+from whowrote.distributed import HERE, Machines
 from whowrote.errors import InputError
 from whowrote.evaluation import possible_folds
 from whowrote.metrics import Interval, wilson
@@ -106,11 +107,13 @@ class StrangerValidation:
 
 
 def strangers_refused(
-    corpus: Corpus, attributor: Attributor, seed: int = 0, n_folds: int = 3
+    corpus: Corpus,
+    attributor: Attributor,
+    seed: int = 0,
+    n_folds: int = 3,
+    machines: Machines = HERE,
 ) -> StrangerValidation:
     """A share of the people is left out in turn; the others hold out a part of their texts."""
-    from sklearn.base import clone
-
     corpus = corpus.labelled()
     names = np.random.default_rng([seed, 43]).permutation(np.array(corpus.author_names))
     if len(names) < 4:
@@ -118,19 +121,13 @@ def strangers_refused(
             f"the corpus has {len(names)} authors; to leave people out and still tell others apart "
             "it must have 4: add texts by others"
         )
-    refused, kept = list[bool](), list[bool]()
-    for fold in range(n_folds):
-        out = set(names[fold::n_folds].tolist())
-        rows = range(len(corpus))
-        inside = corpus.subset(r for r in rows if corpus.authors[r] not in out)
-        outside = corpus.subset(r for r in rows if corpus.authors[r] in out)
-        split = _folds(inside, seed)[0]
-        fitted = clone(attributor).fit(inside.subset(split.train)).fitted()
-        asked = inside.subset(split.held_out)
-        refused += [one.author is None for one in fitted.attribute(outside)]
-        answers = zip(fitted.attribute(asked), asked.authors, strict=True)
-        kept += [one.author == author for one, author in answers]
-        tell("leaving people out", fold + 1, n_folds)
+    tasks = [set(names[fold::n_folds].tolist()) for fold in range(n_folds)]
+    found: dict[int, tuple[list[bool], list[bool]]] = {}
+    for fold, answers in machines.map(_left_out, (corpus, attributor, seed), tasks):
+        found[fold] = answers
+        tell("leaving people out", len(found), n_folds)
+    refused = [one for fold in range(n_folds) for one in found[fold][0]]
+    kept = [one for fold in range(n_folds) for one in found[fold][1]]
     return StrangerValidation(
         strangers=len(refused),
         refused=float(np.mean(refused)),
@@ -140,6 +137,23 @@ def strangers_refused(
         kept_interval=wilson(sum(kept), len(kept)),
         people=len(names),
     )
+
+
+def _left_out(
+    shared: tuple[Corpus, Attributor, int], out: set[str]
+) -> tuple[list[bool], list[bool]]:
+    """Without these people: which of their texts are refused, which of others' are kept."""
+    from sklearn.base import clone
+
+    (corpus, attributor, seed), rows = shared, range(len(shared[0]))
+    inside = corpus.subset(r for r in rows if corpus.authors[r] not in out)
+    outside = corpus.subset(r for r in rows if corpus.authors[r] in out)
+    split = _folds(inside, seed)[0]
+    fitted = clone(attributor).fit(inside.subset(split.train)).fitted()
+    asked = inside.subset(split.held_out)
+    refused = [one.author is None for one in fitted.attribute(outside)]
+    answers = zip(fitted.attribute(asked), asked.authors, strict=True)
+    return refused, [one.author == author for one, author in answers]
 
 
 def _folds(corpus: Corpus, seed: int) -> tuple[Split, ...]:
@@ -166,13 +180,19 @@ class LeftOut:
 
 
 def people_left_out(
-    corpus: Corpus, attributor: Attributor, *, strangers: bool, verify: bool, seed: int = 0
+    corpus: Corpus,
+    attributor: Attributor,
+    *,
+    strangers: bool,
+    verify: bool,
+    seed: int = 0,
+    machines: Machines = HERE,
 ) -> LeftOut:
     """Either figure, or both; strangers that cannot be had are a reason, ratios an error."""
     refusals, why, ratios = None, "", None
     if strangers:
         try:
-            refusals = strangers_refused(corpus, attributor, seed)
+            refusals = strangers_refused(corpus, attributor, seed, machines=machines)
         except InputError as problem:
             why = str(problem)
     if verify:

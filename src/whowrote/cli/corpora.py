@@ -20,6 +20,7 @@ from whowrote.cli.options import (
     CorpusPath,
     Device,
     Quiet,
+    Ray,
     Reading,
     Seed,
     corpus_options,
@@ -305,6 +306,7 @@ def link(
     graph: GraphOut = None,
     seed: Seed = 0,
     device: Device = None,
+    ray: Ray = None,
     reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -322,7 +324,7 @@ def link(
     corpora = [reading.load(path) for path in (corpus, against) if path is not None]
     settings = {"features": features, "size": size, "device": device, "budget": budget}
     limits = {"fdr": fdr, "expected": expect, "fewest_words": min_words, "exact": exact}
-    found = _linked(corpora, not quiet, random_state=seed, **settings, **limits)
+    found = _linked(corpora, not quiet, ray, random_state=seed, **settings, **limits)
     _write_links(found, out, graph)
     if as_json:
         typer.echo(found.to_json())
@@ -330,13 +332,19 @@ def link(
         _show_links(found)
 
 
-def _linked(corpora: Sequence[Corpus], bars: bool, **settings: Any) -> Links:
+def _linked(corpora: Sequence[Corpus], bars: bool, ray: str | None, **settings: Any) -> Links:
+    from whowrote.distributed import machines_of
     from whowrote.features import ReliabilityWarning
     from whowrote.linking import link as find
     from whowrote.progress import stage_bars
 
-    with told_on_stderr(ReliabilityWarning), stage_bars(bars):
-        return find(*corpora, **settings)
+    gpus = (settings["device"] or "").startswith("cuda")
+    with (
+        machines_of(ray, gpus=gpus) as machines,
+        told_on_stderr(ReliabilityWarning),
+        stage_bars(bars),
+    ):
+        return find(*corpora, machines=machines, **settings)
 
 
 def _write_links(found: Links, out: Path | None, graph: Path | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,7 @@ from whowrote.cli.options import (
     Features,
     Plots,
     Quiet,
+    Ray,
     Reading,
     Seed,
     corpus_options,
@@ -58,6 +59,7 @@ def evaluate(
     features: Features = "hybrid",
     plots: Plots = None,
     seed: Seed = 0,
+    ray: Ray = None,
     reading: Reading = PLAIN,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -71,17 +73,17 @@ def evaluate(
     Example: `whowrote evaluate letters/ --baseline ngram-svm --verify --plots figures/`
     """
     from whowrote.attribution import Attributor
+    from whowrote.distributed import machines_of
     from whowrote.evaluation import cross_validate
     from whowrote.held_out import people_left_out
     from whowrote.progress import stage_bars
 
     texts = reading.load(corpus)
-    with stage_bars(not quiet):
+    with machines_of(ray) as machines, stage_bars(not quiet):
         attributor = Attributor(features, random_state=seed)
-        found = cross_validate(
-            texts, attributor, baselines=baseline or (), n_folds=folds, seed=seed
-        )
-        left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, seed=seed)
+        where: dict[str, Any] = {"seed": seed, "machines": machines}
+        found = cross_validate(texts, attributor, baselines=baseline or (), n_folds=folds, **where)
+        left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, **where)
     if as_json:
         plain = {**found.to_dict(), **left_out.to_dict()}
         say(json.dumps(plain, ensure_ascii=False))

@@ -66,6 +66,14 @@ Plots = Annotated[
     folder_to_write("Folder for plots as PNG and SVG; none by default."),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, ...; default: a GPU if any.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Share the work out to a Ray cluster: auto (the one that runs here), local, host:port "
+        "or ray://host:port. Needs whowrote[ray].",
+    ),
+]
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 Normalise = Annotated[

@@ -20,6 +20,7 @@ from whowrote.cli.options import (
     AsJson,
     CorpusPath,
     Device,
+    Ray,
     Reading,
     corpus_options,
     say,
@@ -53,6 +54,7 @@ def embed(
     ),
     workers: Annotated[int, typer.Option(help="Processes that share the work.")] = 1,
     device: Device = None,
+    ray: Ray = None,
     reading: Reading = PLAIN,
     part: Annotated[
         int, typer.Option(help="Texts per part: as many are lost at most by a kill.")
@@ -73,14 +75,17 @@ def embed(
 
     Example: `whowrote embed posts.jsonl --out levs.parquet --workers 2`
     """
+    from whowrote.distributed import machines_of
     from whowrote.features.streaming import Choice, embed_corpus
 
-    with _texts_bar(wanted=not quiet) as show:
+    gpus = _on_gpus(device)
+    with machines_of(ray, gpus=gpus) as machines, _texts_bar(wanted=not quiet) as show:
         done = embed_corpus(
             corpus,
             out,
             Choice(features, model, device, size),
             workers=workers,
+            machines=machines,
             texts_per_part=part,
             overwrite=overwrite,
             on_part=show,
@@ -92,6 +97,11 @@ def embed(
         say(json.dumps(done.to_dict()))
     elif not quiet:
         say(_embedded(done))
+
+
+def _on_gpus(device: str | None) -> bool:
+    """Whether tasks on other machines ask for a GPU each."""
+    return device is not None and device.startswith("cuda")
 
 
 def _embedded(done: Embedded) -> str:
@@ -243,6 +253,7 @@ def sweep(
         bool,
         typer.Option("--test", help="Show test errors too. To be read once, at the end."),
     ] = False,
+    ray: Ray = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -264,14 +275,15 @@ def sweep(
 
     Example: `whowrote sweep grid.toml --out results/grid --device cuda`
     """
+    from whowrote.distributed import machines_of
     from whowrote.drafts import probe
     from whowrote.sweep import RecordWarning, read_config, run_config
 
     asked = read_config(config)
     folder = config.with_suffix(".records") if out is None else out
     probe(folder, folder=True)
-    with told_on_stderr(RecordWarning):
-        results = run_config(asked, folder, device=device, progress=not quiet)
+    with told_on_stderr(RecordWarning), machines_of(ray, gpus=_on_gpus(device)) as machines:
+        results = run_config(asked, folder, device=device, progress=not quiet, machines=machines)
     best = results.best(BY)
     rows = results.table(BY) if test else []
     if as_json:

@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 from whowrote import __version__
 from whowrote.corpus.texts import Document, Note, stream
+from whowrote.distributed import HERE, Here, Machines
 from whowrote.drafts import held, probe, remove, require_regular, resolved, strangers, sync
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
@@ -129,6 +130,7 @@ def embed_corpus(
     choice: Choice = Choice(),  # noqa: B008  (frozen)
     *,
     workers: int = 1,
+    machines: Machines = HERE,
     texts_per_part: int = TEXTS_PER_PART,
     overwrite: bool = False,
     on_part: Callable[[Part], None] = lambda part: None,
@@ -136,8 +138,9 @@ def embed_corpus(
 ) -> Embedded:
     """Embed a corpus on disk into a Parquet table with id, author, sha256 and vector.
 
-    ``reading`` holds options of :func:`whowrote.corpus.stream`; a run that was killed resumes when
-    called again with the same arguments.
+    ``workers`` are processes here; other ``machines`` make vectors alone, and the parts are filed
+    here. ``reading`` holds options of :func:`whowrote.corpus.stream`; a run that was killed resumes
+    when called again with the same arguments.
     """
     began, target = perf_counter(), Path(out)
     _check(target, workers, texts_per_part, overwrite)
@@ -146,9 +149,12 @@ def embed_corpus(
     notes: Counter[str] = Counter()
     documents = stream(corpus, on_note=partial(_count, notes), **reading)
     with _parts_of(target) as folder:
-        make = partial(make_part, choice, header, folder)
-        parts = []
-        for part in _in_order(make, _runs(documents, texts_per_part), workers):
+        runs, parts = _runs(documents, texts_per_part), []
+        if isinstance(machines, Here):
+            made = _in_order(partial(make_part, choice, header, folder), runs, workers)
+        else:
+            made = _by_machines(choice, header, folder, runs, machines)
+        for part in made:
             parts.append(part)
             on_part(part)
         if not parts:
@@ -278,6 +284,44 @@ def make_part(choice: Choice, header: str, folder: Path, run: Run) -> Part:
     if _holds(path, header, documents):
         return Part(len(documents), found=True)
     vectors, short = _embed(choice.make(), [document.text for document in documents])
+    _write_part(path, header, documents, vectors)
+    return Part(len(documents), short)
+
+
+def _by_machines(
+    choice: Choice, header: str, folder: Path, runs: Iterable[Run], machines: Machines
+) -> Iterator[Part]:
+    """The parts as their vectors come; files are read and written here alone."""
+    waiting: dict[int, list[Document]] = {}
+    found: deque[Part] = deque()
+
+    def missing() -> Iterator[tuple[int, list[str]]]:
+        for number, documents in runs:
+            if _holds(part_path(folder, number), header, documents):
+                found.append(Part(len(documents), found=True))
+            else:
+                waiting[number] = documents
+                yield number, [document.text for document in documents]
+
+    for _, (number, vectors, short) in machines.map(_vectors_of_run, choice, missing()):
+        documents = waiting.pop(number)
+        _write_part(part_path(folder, number), header, documents, vectors)
+        yield Part(len(documents), short)
+        while found:
+            yield found.popleft()
+    yield from found
+
+
+def _vectors_of_run(
+    choice: Choice, run: tuple[int, list[str]]
+) -> tuple[int, np.ndarray[Any, Any], int]:
+    number, texts = run
+    return number, *_embed(choice.make(), texts)
+
+
+def _write_part(
+    path: Path, header: str, documents: Sequence[Document], vectors: np.ndarray[Any, Any]
+) -> None:
     table = pa.table(
         {
             "id": pa.array([document.id for document in documents], pa.string()),
@@ -290,7 +334,6 @@ def make_part(choice: Choice, header: str, folder: Path, run: Run) -> Part:
     ).replace_schema_metadata({HEADER: header})
     with atomic_path(path) as draft:
         pq.write_table(table, draft, compression="zstd")
-    return Part(len(documents), short)
 
 
 def part_path(folder: Path, number: int) -> Path:

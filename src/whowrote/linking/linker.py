@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.texts import Corpus
+from whowrote.distributed import HERE, Machines
 from whowrote.errors import InputError
+from whowrote.features.counting import FittedNGrams
 from whowrote.features.fitted_features import excerpts
 from whowrote.features.ngrams import NGrams
 from whowrote.features.streaming import Choice
@@ -66,20 +68,21 @@ def link(
     fewest_words: int = FEWEST_WORDS,
     exact: bool = False,
     random_state: int = 0,
+    machines: Machines = HERE,
 ) -> Links:
     """Which accounts belong to one person; with ``against``, which of one platform and another.
 
     ``features`` is "adhominem" or "style" (of that ``size``). ``budget`` pairs are listed for
     review, and those reported at a false-discovery rate of ``fdr``. ``expected`` is how many links
     there are supposed to be; None means the likeliest number. ``exact`` compares all pairs however
-    many there are.
+    many there are. Texts are read by ``machines``.
     """
     _check(budget, fdr, expected, fewest_words, random_state)
     names, parts = _named(corpus, against)
     texts = _read(names, Corpus.join(parts), [len(part) for part in parts], fewest_words)
     views = {
-        STYLE: Choice(features, device=device, size=size).make().transform(_texts_of(texts)),
-        NGRAMS: sketches(texts.corpus.texts, random_state),
+        STYLE: _vectors(Choice(features, device=device, size=size), _texts_of(texts), machines),
+        NGRAMS: sketches(texts.corpus.texts, random_state, machines),
     }
     accounts = replace(texts.accounts, views={k: np.asarray(v) for k, v in views.items()})
     most = len(accounts) if exact else MOST_EXACT
@@ -287,7 +290,7 @@ class _Alike:
 # -- sketches -----------------------------------------------------------------------------------
 
 
-def sketches(texts: Sequence[str], seed: int = 0) -> NDArray[np.float32]:
+def sketches(texts: Sequence[str], seed: int = 0, machines: Machines = HERE) -> NDArray[np.float32]:
     """(texts, columns): a sketch of every text."""
     from sklearn.utils.extmath import randomized_svd  # late: loads scikit-learn
 
@@ -297,8 +300,30 @@ def sketches(texts: Sequence[str], seed: int = 0) -> NDArray[np.float32]:
     known = ngrams.fit_transform([texts[row] for row in some])
     size = min(DIMENSIONS, min(known.shape) - 1)
     axes = randomized_svd(known, size, n_iter=2, random_state=seed)[2].T
-    found = []
-    for low in range(0, len(texts), BLOCK):
-        found.append((ngrams.transform(texts[low : low + BLOCK]) @ axes).astype(np.float32))
-        tell("sketching n-grams", min(low + BLOCK, len(texts)), len(texts))
-    return np.concatenate(found)
+    return _by_block(_sketch, (ngrams.fitted(), axes), texts, machines, "sketching n-grams")
+
+
+def _sketch(learnt: tuple[FittedNGrams, FloatArray], texts: Sequence[str]) -> NDArray[np.float32]:
+    ngrams, axes = learnt
+    return np.asarray(ngrams.transform(texts) @ axes, dtype=np.float32)
+
+
+def _vectors(choice: Choice, texts: Sequence[str], machines: Machines) -> NDArray[np.float32]:
+    return _by_block(_embed, choice, texts, machines, "reading texts")
+
+
+def _embed(choice: Choice, texts: Sequence[str]) -> NDArray[np.float32]:
+    return np.asarray(choice.make().transform(texts), dtype=np.float32)
+
+
+def _by_block(
+    function: Any, shared: Any, texts: Sequence[str], machines: Machines, name: str
+) -> NDArray[np.float32]:
+    """Rows of all texts, made block by block."""
+    blocks = [texts[low : low + BLOCK] for low in range(0, len(texts), BLOCK)]
+    found: dict[int, NDArray[np.float32]] = {}
+    done = 0
+    for number, rows in machines.map(function, shared, blocks):
+        found[number], done = rows, done + len(rows)
+        tell(name, done, len(texts))
+    return np.concatenate([found[number] for number in range(len(blocks))])

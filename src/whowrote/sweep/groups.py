@@ -194,6 +194,12 @@ class Group:
     shared: Shared
     tasks: tuple[Task, ...]
 
+    def work(self) -> float:
+        """About how long it takes beside others: members, bytes of each, steps, epochs."""
+        plan = self.shared.plan
+        each = counted_bytes(self.shared.architecture, plan)
+        return float(len(self.tasks) * each * self.shared.steps * plan.max_epochs)
+
 
 def grouped(
     every: Iterable[Task], data: Dataset, device: torch.device, group_size: int | None

@@ -8,9 +8,10 @@ started again goes on where it was.
 
 from __future__ import annotations
 
+import math
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 
 from whowrote import checks
 from whowrote.corpus.splits import folds
+from whowrote.distributed import AHEAD, HERE, Here, Machines
 from whowrote.errors import InputError
 from whowrote.files import canonical_json
 from whowrote.progress import Tally, fit_bar
@@ -65,6 +67,7 @@ def sweep(
     device: str = "auto",
     dtype: str = "float32",
     progress: bool = False,
+    machines: Machines = HERE,
 ) -> Results:
     """Fit every configuration on every split with every seed, and return all records.
 
@@ -80,7 +83,8 @@ def sweep(
     ``whowrote.training.Plan`` that no parameter sets, such as ``final_rate``. ``group_size``
     is the largest number of fits that train at once; None chooses. ``device`` is ``"auto"``,
     ``"cpu"``, ``"cuda"`` or ``"mps"``; ``dtype`` is ``"float32"`` or ``"float64"``. ``progress``
-    shows a bar on a terminal.
+    shows a bar on a terminal. ``machines`` fit the groups, this process or a cluster
+    (:func:`whowrote.distributed.machines_of`); the records are the same and all filed here.
 
     >>> import tempfile
     >>> from sklearn.datasets import make_blobs
@@ -101,9 +105,16 @@ def sweep(
         _checked_seeds(seeds),
         _checked_folder(out),
     )
-    where = checks.choose_device(device)
-    study = Study(data, parts, numbers, protocol, folder, group_size, where)
+    where = _device_of(machines, device)
+    study = Study(data, parts, numbers, protocol, folder, group_size, where, machines)
     return Results(tuple(_run(study, tried, search, progress)))
+
+
+def _device_of(machines: Machines, device: str) -> torch.device:
+    """Where groups train; what other machines have is not for this one to look up."""
+    if isinstance(machines, Here):
+        return checks.choose_device(device)
+    return torch.device("cuda" if machines.gpus else "cpu")
 
 
 def _run(
@@ -158,6 +169,7 @@ class Study:
     out: Path
     group_size: int | None
     device: torch.device
+    machines: Machines
 
     def tasks(self, tried: Iterable[Configuration]) -> list[Task]:
         """Every configuration on every split with every seed."""
@@ -169,8 +181,16 @@ class Study:
         ]
 
     def groups(self, tasks: Iterable[Task]) -> list[Group]:
-        """The tasks as fleets."""
-        return grouped(tasks, self.data, self.device, self.group_size)
+        """The tasks as fleets; other machines get some for each slot."""
+        if isinstance(self.machines, Here):
+            return grouped(tasks, self.data, self.device, self.group_size)
+        every = list(tasks)
+        share = math.ceil(len(every) / (AHEAD * self.machines.slots))
+        return grouped(every, self.data, torch.device("cpu"), self.group_size or max(1, share))
+
+    def stage(self) -> Stage:
+        """The rows where they are trained on."""
+        return Stage(self.data, self.device, getattr(torch, self.protocol["dtype"]))
 
 
 class Runner:
@@ -178,7 +198,6 @@ class Runner:
 
     def __init__(self, study: Study, total: int, show: Report | None) -> None:
         self.study, self.show = study, show
-        self.stage = Stage(study.data, study.device, getattr(torch, study.protocol["dtype"]))
         self.tally = Tally(total=total)
 
     def run(self, tried: Iterable[Configuration]) -> list[Record]:
@@ -188,13 +207,25 @@ class Runner:
         missing = [tasks[name] for name, record in found.items() if record is None]
         known = len(tasks) - len(missing)
         self._report(done=self.tally.done + known, found=self.tally.found + known)
-        groups = self.study.groups(missing)
-        for number, group in enumerate(groups, 1):
-            for record in fit_group(group, self.stage, self._epochs(number, len(groups))):
+        for records in self._made(self.study.groups(missing)):
+            for record in records:
                 write(self.study.out, record)
                 found[record.name] = record
-            self._report(done=self.tally.done + len(group.tasks))
+            self._report(done=self.tally.done + len(records))
         return [record for record in found.values() if record is not None]
+
+    def _made(self, groups: Sequence[Group]) -> Iterator[list[Record]]:
+        """The records of each group, as they come."""
+        if not groups:
+            return
+        if isinstance(self.study.machines, Here):
+            stage = self.study.stage()
+            for number, group in enumerate(groups, 1):
+                yield fit_group(group, stage, self._epochs(number, len(groups)))
+            return
+        bare = replace(self.study, parts=(), machines=HERE)
+        for _, records in self.study.machines.map(_fit, bare, groups, Group.work):
+            yield records
 
     def _found(self, name: str, part: Part) -> Record | None:
         """The record on disk, under the label that this sweep has for its split."""
@@ -216,6 +247,11 @@ class Runner:
                 self._report(note=note)
 
         return show
+
+
+def _fit(study: Study, group: Group) -> list[Record]:
+    """A group on another machine."""
+    return fit_group(group, study.stage())
 
 
 def _halving(runner: Runner, tried: Sequence[Configuration], search: Halving) -> list[Record]:
@@ -292,6 +328,7 @@ def run_config(
     *,
     device: str = "auto",
     progress: bool = False,
+    machines: Machines = HERE,
 ) -> Results:
     """Read the vectors, make the splits and run the sweep."""
     data = read_vectors(config.vectors, **config.columns)
@@ -305,6 +342,7 @@ def run_config(
         search=config.search,
         device=device,
         progress=progress,
+        machines=machines,
         **config.options,
     )
 

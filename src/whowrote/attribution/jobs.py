@@ -12,6 +12,7 @@ from whowrote.attribution import storage
 from whowrote.attribution.answers import Comparison, Enrolled, check_limits
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.many_authors import COMPONENT, MANY, ManyAuthors, learn_many
 from whowrote.attribution.population import (
     extractor_of,
 )
@@ -67,8 +68,12 @@ def train_model(
     """
     # late: only learning needs scikit-learn
     from whowrote.attribution.attributor import MOST_FEW, Attributor
+    from whowrote.features.adhominem import AdHominem
     from whowrote.features.kinds import with_weights
 
+    if features == "hybrid" and not normalise and len(corpus.author_names) >= MANY:
+        own = None if weights is None else AdHominem(weights).fitted()
+        return _train_many(corpus, out, extractor=own, seed=seed, overwrite=overwrite)
     few = len(corpus) <= MOST_FEW
     chosen = features if weights is None else with_weights(features, weights, few)
     with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
@@ -109,7 +114,42 @@ def _doubts(corpus: Corpus, fitted: FittedAttributor) -> Iterator[str]:
         )
 
 
+def _train_many(
+    corpus: Corpus, out: Path, *, extractor: FittedFeatures | None, seed: int, overwrite: bool
+) -> Trained:
+    """The same for very many authors."""
+    with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
+        fitted = learn_many(corpus, extractor=extractor, random_state=seed)
+        storage.write_many(fitted, draft)
+        tell("saving", 1, 1)
+    texts = sum(one.texts for one in fitted.authors)
+    return Trained(
+        out=str(out),
+        id=storage.load_many(out).id,
+        authors=len(fitted.authors),
+        texts=texts,
+        passages=texts,
+        words=sum(one.words for one in fitted.authors),
+        held_out=fitted.held_out,
+        seconds=stopwatch.seconds,
+        megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
+    )
+
+
 STDIN = "-"
+
+
+def open_any(
+    path: Path, none_below: float | None = None, false_attributions: float | None = None
+) -> FittedAttributor | ManyAuthors:
+    """Open a model of any number of authors to answer; limits as for :func:`open_model`."""
+    if not ((path / storage.MANIFEST).is_file() and storage.holds_many(path)):
+        return open_model(path, none_below, false_attributions)
+    many = storage.load_many(path)
+    least = many.none_below if none_below is None else none_below
+    rate = many.false_attributions if false_attributions is None else false_attributions
+    check_limits(least, rate)
+    return replace(many, none_below=least, false_attributions=rate)
 
 
 def open_model(
@@ -181,7 +221,7 @@ def verify_texts(
     if model is None:
         found = compare(packaged_extractor(), None, *sides, prior)
     else:
-        found = open_model(model).verify(*sides, prior=prior)
+        found = open_any(model).verify(*sides, prior=prior)
     return Verified(tuple(first.ids), asked.ids[-1], found)
 
 
@@ -206,10 +246,17 @@ def enroll_model(
     """Add the authors of a corpus to a model and save it under another name."""
     from whowrote.attribution.enrolment import enroll  # late: an answer needs none
 
+    grown: FittedAttributor | ManyAuthors
     with storage.new_folder(out, overwrite=overwrite) as draft:
-        fitted, new = storage.load(model), corpus.labelled()
-        grown = enroll(fitted, new)
-        storage.write(grown, draft)
+        fitted, new = open_any(model), corpus.labelled()
+        if isinstance(fitted, ManyAuthors):
+            grown = fitted.enroll(new)
+            storage.write_many(grown, draft)
+        else:
+            grown = enroll(fitted, new)
+            storage.write(grown, draft)
+    if isinstance(grown, ManyAuthors):
+        grown = storage.load_many(out)
     pairs = zip(grown.predict(new.texts), new.authors, strict=True)
     right, known = sum(named == true for named, true in pairs), len(fitted.authors)
     return EnrolledMore(str(out), grown.id, grown.authors[known:], int(right), len(new))
@@ -243,6 +290,8 @@ class Inspected:
 
 def inspect_model(path: Path) -> Inspected:
     """Everything a model tells about itself, without a text."""
+    if (path / storage.MANIFEST).is_file() and storage.holds_many(path):
+        return _inspect_many(path)
     manifest, fitted = storage.read_manifest(path), storage.load(path)
     sizes = {name: about.bytes for name, about in manifest.files.items()}
     sizes[storage.MANIFEST] = (path / storage.MANIFEST).stat().st_size
@@ -264,6 +313,34 @@ def inspect_model(path: Path) -> Inspected:
         component=fitted.model.component,
         bytes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
         card=_card(fitted.reader.features),
+    )
+
+
+def _inspect_many(path: Path) -> Inspected:
+    plain, fitted = storage.read_many(path), storage.load_many(path)
+    sizes = {name: one["bytes"] for name, one in plain["files"].items()}
+    sizes[storage.MANIFEST] = (path / storage.MANIFEST).stat().st_size
+    rate, directory = fitted.false_attributions, fitted.directory
+    return Inspected(
+        path=str(path),
+        id=fitted.id,
+        version=plain["version"],
+        features=plain["learnt"]["features"],
+        settings={**plain["settings"], "passage_words": 0, "prior": "equal"},
+        authors=fitted.authors,
+        degrees_of_freedom=(),
+        held_out=fitted.held_out,
+        calibration={"temperature": 1.0, "exponent": 0.0, **asdict(directory.shared)},
+        none_of_these=(
+            f"none of these where more than {as_limit(rate)} of {len(fitted.strangers)} texts with "
+            "their author taken out stand out as much"
+        ),
+        verification=_in_short(plain["learnt"]["verifier"]),
+        latent_dim=directory.rows.shape[1],
+        members=1,
+        component=COMPONENT,
+        bytes=dict(sorted(sizes.items(), key=lambda item: -item[1])),
+        card=_card(fitted.features),
     )
 
 

@@ -46,7 +46,8 @@ from whowrote.schema import (
 KIND, FORMAT, FORMATS = "Attributor", 2, (1, 2)
 MANIFEST, MODEL = "manifest.json", "model.safetensors"
 PARTS = ("features", "training", "contrasts", "profiles")
-FILES = (*(f"{part}.safetensors" for part in PARTS), MODEL, WEIGHTS)
+MANY, DIRECTORY = "ManyAuthors", "directory.safetensors"
+FILES = (*(f"{part}.safetensors" for part in PARTS), MODEL, DIRECTORY, WEIGHTS)
 """Every file that a model folder may hold beside the manifest."""
 OWN_HASH = "sha256"
 LEARNT = ("authors", "log_share", "calibration", "verifier", "features")
@@ -138,6 +139,41 @@ _ENTRIES: dict[str, Schema] = {
     "files": table(one_of(*FILES), record({"bytes": whole(0, 2**62), "sha256": HASH})),
 }
 _FIRST, _SECOND = record(_ENTRIES), record({**_ENTRIES, OWN_HASH: HASH})
+_MANY = record(
+    {
+        "format": one_of(1),
+        "kind": one_of(MANY),
+        "version": _ENTRIES["version"],
+        "id": HASH,
+        "settings": record(
+            {
+                "false_attributions": number(0, 1, above=True),
+                "none_below": maybe(number(0, 1)),
+                "random_state": whole(0, 2**63),
+            }
+        ),
+        "learnt": record(
+            {
+                "authors": listed(listed(lambda value, place: None, 3, 3), 2),
+                "features": STORED_FEATURES,
+                "shared": record(
+                    {
+                        **dict.fromkeys(("style", "grams", "near", "rest"), number()),
+                        "texts": whole(0, 2**62),
+                    }
+                ),
+                "own": listed(number()),
+                "strangers": listed(number(), 1),
+                "held_out": record({"texts": whole(0, 2**62), "right": whole(0, 2**62)}),
+                "verifier": maybe(_CENTRE),
+                "width": _COUNT,
+                "cells": maybe(record({"probes": _COUNT, "recall": number(0, 1)})),
+            }
+        ),
+        "files": _ENTRIES["files"],
+        OWN_HASH: HASH,
+    }
+)
 
 
 def check(plain: Mapping[str, Any]) -> None:
@@ -167,6 +203,24 @@ def check(plain: Mapping[str, Any]) -> None:
     for name in (MODEL, "training.safetensors", "profiles.safetensors"):
         if name not in plain["files"]:
             raise InputError(f"the manifest names no {name}; a model folder must have one")
+
+
+def check_many(plain: Mapping[str, Any]) -> None:
+    """The same of a model of very many authors."""
+    _MANY(plain, "the manifest")
+    learnt, names = plain["learnt"], set[str]()
+    for row, (name, texts, words) in enumerate(learnt["authors"]):
+        where = f"learnt.authors[{row}]"
+        text()(name, where)
+        whole(1, 2**62)(texts, where)
+        whole(0, 2**62)(words, where)
+        names.add(name)
+    if len(names) < len(learnt["authors"]):
+        refuse("learnt.authors", learnt["authors"], "a list in which every name stands once")
+    for place in ("own", "strangers"):
+        ascending(learnt[place], f"learnt.{place}")
+    if DIRECTORY not in plain["files"] or "features.safetensors" not in plain["files"]:
+        raise InputError("the manifest names no directory; a model folder must have one")
 
 
 def ascending(values: list[float], place: str) -> None:
@@ -279,6 +333,11 @@ def read_manifest(folder: Path) -> Manifest:
     place = folder / MANIFEST
     plain = _plain(folder)
     found = plain.get("format"), plain.get("kind")
+    if found[1] == MANY:
+        raise InputError(
+            f"'{folder}' is a model of very many authors, which `whowrote attribute`, `verify`, "
+            "`enroll` and `inspect` can ask; train on fewer authors for anything else"
+        )
     if found[0] not in FORMATS or found[1] != KIND:
         raise InputError(
             f"'{folder}' has model format {found[0]!r} ({found[1]}, written by whowrote "
@@ -336,10 +395,26 @@ def _check_bytes(place: Path, plain: Mapping[str, Any]) -> None:
         )
 
 
+def read_many(folder: Path) -> dict[str, Any]:
+    """The entries of a model of very many authors, checked as those of any other."""
+    place, plain = folder / MANIFEST, _plain(folder)
+    try:
+        check_many(plain)
+    except InputError as problem:
+        raise InputError(f"'{place}' is damaged ({problem}); train the model again") from None
+    _check_bytes(place, plain)
+    return plain
+
+
+def holds_many(folder: Path) -> bool:
+    """Whether a folder holds a model of very many authors."""
+    return bool(_plain(folder)["kind"] == MANY)
+
+
 def holds_model(folder: Path) -> bool:
     """Whether the manifest there is that of a model, damaged otherwise or not."""
     try:
-        return bool(_plain(folder)["kind"] == KIND)
+        return bool(_plain(folder)["kind"] in (KIND, MANY))
     except InputError:
         return False
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from whowrote import __version__
@@ -382,6 +381,8 @@ def learn_shared(directory: Directory, asked: Rows, own: IntArray) -> Concentrat
     .. math:: \max_{a, b, c, r} \sum_i \ln p(k_i \mid t_i)
         - \frac{\lambda}{2} \sum_w \left(\frac{w - w_0}{w_0}\right)^2
     """
+    from scipy.optimize import minimize  # late: answers need none
+
     parts, place = [], []
     for row, author in enumerate(own.tolist()):
         near = directory.nearest(asked.styles[row])

@@ -8,6 +8,7 @@ contrasts.safetensors the linear maps of sparse features
 profiles.safetensors  the mean row of every author
 model.safetensors     the autoencoder
 training.safetensors  SHA-256 of the training texts, to recognise one, and where they lie
+directory.safetensors of very many authors: a row of numbers for each, in place of the last four
 ===================== ==========================================================================
 """
 
@@ -16,30 +17,42 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whowrote import __version__
 from whowrote.arrays import Arrays
-from whowrote.attribution.calibration import Calibration
+from whowrote.attribution.answers import Enrolled
+from whowrote.attribution.calibration import Calibration, HeldOut
 from whowrote.attribution.contrasts import Contrasts
+from whowrote.attribution.directory import Cells, Concentrations, Directory, Grams
 from whowrote.attribution.fitted_attributor import FittedAttributor, TrainingTexts
 from whowrote.attribution.manifest import (
+    DIRECTORY,
     FILES,
     KIND,
+    MANY,
     MODEL,
+    OWN_HASH,
     PARTS,
     Manifest,
     StoredFile,
+    as_text,
     check_files,
+    check_many,
     holds_model,
     learnt_hash,
     learnt_of,
 )
 from whowrote.attribution.manifest import MANIFEST as MANIFEST
+from whowrote.attribution.manifest import holds_many as holds_many
 from whowrote.attribution.manifest import read_manifest as read_manifest
+from whowrote.attribution.manifest import read_many as read_many
+from whowrote.attribution.many_authors import ManyAuthors
 from whowrote.attribution.profiles import Profiles
 from whowrote.attribution.rows import Reader
 from whowrote.attribution.verification import (
@@ -50,9 +63,16 @@ from whowrote.errors import InputError, first_line
 from whowrote.estimators.fitted_classifier import FLEET, SCALING, FittedClassifier
 from whowrote.estimators.fitted_classifier import KINDS as CLASSIFIERS
 from whowrote.estimators.stored_fleet import require_finite
-from whowrote.features.fitted_features import WEIGHTS, restore_features
+from whowrote.features.fitted_features import WEIGHTS, FittedHybrid, restore_features
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import ModelFile, below, read_model_file, sha256_of, write_model_file
+from whowrote.files import (
+    ModelFile,
+    below,
+    canonical_hash,
+    read_model_file,
+    sha256_of,
+    write_model_file,
+)
 
 # -- writing -------------------------------------------------------------------------------------
 
@@ -291,3 +311,142 @@ def _reader(features: FittedFeatures, parts: Mapping[str, Arrays], words: int) -
 def _training(arrays: Arrays) -> TrainingTexts:
     hashes = tuple(row.tobytes().hex() for row in arrays["sha256"])
     return TrainingTexts(hashes, arrays["latents"], arrays["codes"])
+
+
+# -- very many authors ---------------------------------------------------------------------------
+
+
+def write_many(fitted: ManyAuthors, folder: Path) -> None:
+    """Write every file of a model of very many authors into an empty folder, the manifest last."""
+    stored, directory = fitted.features.stored(), fitted.directory
+    parts = {
+        "features": ("features.safetensors", stored.arrays),
+        "directory": (DIRECTORY, {**directory.arrays(), "sha256": fitted.training}),
+    }
+    for name, (file, arrays) in parts.items():
+        write_model_file(folder / file, ModelFile(f"{MANY} {name}", {}, arrays))
+    for name, source in stored.files.items():
+        shutil.copyfile(source, folder / name)
+        sync(folder / name)
+    text = as_text(_many_manifest(fitted, folder, stored.values))
+    (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
+    sync(folder / MANIFEST)
+
+
+def _many_manifest(
+    fitted: ManyAuthors, folder: Path, features: Mapping[str, Any]
+) -> dict[str, Any]:
+    files = {
+        file.name: {"bytes": file.stat().st_size, "sha256": sha256_of(file)}
+        for file in sorted(folder.iterdir())
+    }
+    cells, verifier = fitted.directory.cells, fitted.verifier
+    learnt = {
+        "authors": [[one.name, one.texts, one.words] for one in fitted.authors],
+        "features": dict(features),
+        "shared": asdict(fitted.directory.shared),
+        "own": fitted.own.tolist(),
+        "strangers": fitted.strangers.tolist(),
+        "held_out": asdict(fitted.held_out),
+        "verifier": None if verifier is None else verifier.to_dict(),
+        "width": fitted.directory.grams.width,
+        "cells": None if cells is None else {"probes": cells.probes, "recall": cells.recall},
+    }
+    plain: dict[str, Any] = {
+        "format": 1,
+        "kind": MANY,
+        "version": __version__,
+        "id": canonical_hash({"learnt": learnt, "files": files}),
+        "settings": {
+            "false_attributions": fitted.false_attributions,
+            "none_below": fitted.none_below,
+            "random_state": fitted.random_state,
+        },
+        "learnt": learnt,
+        "files": files,
+    }
+    plain[OWN_HASH] = canonical_hash(plain)
+    try:
+        check_many(plain)
+    except (InputError, ValueError) as problem:
+        raise InputError(f"the model cannot be saved: {first_line(problem)}") from None
+    return plain
+
+
+def load_many(path: Path) -> ManyAuthors:
+    """Read what :func:`write_many` wrote, with every file checked; the answers are equal."""
+    plain = read_many(path)
+    check_files(path, {name: StoredFile(**one) for name, one in plain["files"].items()})
+    learnt = plain["learnt"]
+    if canonical_hash({"learnt": learnt, "files": plain["files"]}) != plain["id"]:
+        raise InputError(
+            f"'{path}' is not the model whose id it bears ({plain['id'][:16]}): something that was "
+            "learnt has been changed; copy the whole folder again, or train the model again"
+        )
+    try:
+        return _many(path, plain)
+    except InputError:
+        raise
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as problem:
+        raise InputError(
+            f"the parts of '{path}' do not go together ({first_line(problem)}); train the model "
+            "again"
+        ) from None
+
+
+def _many(path: Path, plain: Mapping[str, Any]) -> ManyAuthors:
+    learnt = plain["learnt"]
+    arrays, grams = (
+        read_model_file(path / file, f"{MANY} {name}").arrays
+        for file, name in ((DIRECTORY, "directory"), ("features.safetensors", "features"))
+    )
+    features = restore_features(learnt["features"], grams, path)
+    if not isinstance(features, FittedHybrid):
+        raise InputError(f"'{path}' has features without n-grams; train the model again")
+    authors = tuple(Enrolled(name, texts, texts, words) for name, texts, words in learnt["authors"])
+    _check_directory(arrays, len(authors), features, learnt)
+    cells = learnt["cells"] and Cells(arrays["centers"], arrays["cell"], **learnt["cells"])
+    return ManyAuthors(
+        authors=authors,
+        features=features,
+        directory=Directory(
+            arrays["rows"],
+            Grams(arrays["columns"], arrays["weights"], learnt["width"]),
+            arrays["near"],
+            cells,
+            Concentrations(**learnt["shared"]),
+        ),
+        own=np.array(learnt["own"]),
+        strangers=np.array(learnt["strangers"]),
+        held_out=HeldOut(**learnt["held_out"]),
+        verifier=restore_verifier(learnt["verifier"], len(authors)),
+        training=arrays["sha256"],
+        id=plain["id"],
+        **plain["settings"],
+    )
+
+
+def _check_directory(
+    arrays: Arrays, authors: int, features: FittedHybrid, learnt: Mapping[str, Any]
+) -> None:
+    """Shapes and values on which an answer would stumble otherwise."""
+    dimensions, width = len(features.mean), learnt["width"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "rows": (authors, dimensions),
+        "near": (authors,),
+        "columns": (authors, -1),
+        "weights": (authors, arrays["columns"].shape[-1]),
+        "sha256": (-1, 32),
+    }
+    if learnt["cells"] is not None:
+        shapes |= {"centers": (-1, dimensions), "cell": (authors,)}
+    for name, shape in shapes.items():
+        _check_shape(name, arrays[name], shape)
+    known = sum(len(block.keys) for block in features.ngrams.grams)
+    limits = {"columns": width} | ({"cell": len(arrays["centers"])} if learnt["cells"] else {})
+    for name, limit in limits.items():
+        values = arrays[name]
+        if values.dtype != np.int32 or values.min() < 0 or values.max() >= limit:
+            raise InputError(f"{name!r} has numbers of none of {limit}; train the model again")
+    if known != width:
+        raise InputError(f"{known} n-grams are known and the authors have {width}")

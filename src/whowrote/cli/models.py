@@ -77,6 +77,7 @@ def train(
     model is a folder; no training text is in it. A warning says where marks of typography alone
     name most authors, or most texts are not in English. --normalise quotes,case,... reads without
     them, questioned texts too.
+    From 500 authors on it is a directory, searched instead of compared one by one.
 
     Example: `whowrote train letters/ --out letters.model`
     """
@@ -104,12 +105,16 @@ def train(
 
 
 def _show_trained(done: Trained, verbose: bool) -> None:
-    held_out = done.held_out
+    right, texts = done.held_out.right, done.held_out.texts
+    told = "No author has two texts: nothing was held out."
+    if texts:
+        told = (
+            f"Held out, {right} of {texts} of these texts go to their author "
+            f"({right / texts:.1%}); `whowrote evaluate` measures it properly."
+        )
     say(
         f"{done.authors} authors, {done.texts} texts in {done.passages} passages, "
-        f"{done.words} words.\n"
-        f"Held out, {held_out.right} of {held_out.texts} of these texts go to their author "
-        f"({held_out.right / held_out.texts:.1%}); `whowrote evaluate` measures it properly."
+        f"{done.words} words.\n{told}"
     )
     if done.named is not None:
         say(
@@ -174,13 +179,13 @@ def attribute(
 
     Example: `whowrote attribute letters.model unknown.txt`
     """
-    from whowrote.attribution.jobs import open_model, questioned
+    from whowrote.attribution.jobs import open_any, questioned
     from whowrote.progress import stage_bars
 
     with told_on_stderr(CorpusWarning):
         form = {"format": reading.format, "text_column": reading.text_column}
         corpus = questioned(texts, sys.stdin, **form)
-    opened = open_model(model, none_below, false_attributions)
+    opened = open_any(model, none_below, false_attributions)
     with stage_bars(not quiet):
         answers = opened.attribute(corpus)
     if as_json:
@@ -421,14 +426,15 @@ def _show_model(found: Inspected) -> None:
 def _authors(found: Inspected) -> Table:
     from rich.markup import escape
 
-    columns = ("author", ">texts", ">passages", ">words", ">nu")
-    made = table(f"{len(found.authors)} authors", *columns)
-    rows = list(zip(found.authors, found.degrees_of_freedom, strict=True))
-    for author, df in rows[:AUTHORS_SHOWN]:
-        numbers = (author.texts, author.passages, author.words, f"{df:.1f}")
-        made.add_row(escape(author.name), *map(str, numbers))
-    if len(rows) > AUTHORS_SHOWN:
-        made.add_row(f"... and {len(rows) - AUTHORS_SHOWN} more (--json has all)")
+    tails, authors = found.degrees_of_freedom, found.authors
+    columns = ("author", ">texts", ">passages", ">words", *([">nu"] if tails else []))
+    made = table(f"{len(authors)} authors", *columns)
+    for place, author in enumerate(authors[:AUTHORS_SHOWN]):
+        numbers = (author.texts, author.passages, author.words)
+        own = [f"{tails[place]:.1f}"] if tails else []
+        made.add_row(escape(author.name), *map(str, numbers), *own)
+    if len(authors) > AUTHORS_SHOWN:
+        made.add_row(f"... and {len(authors) - AUTHORS_SHOWN} more (--json has all)")
     return made
 
 

@@ -55,7 +55,12 @@ class Remembered(FittedAdHominem):
 
     def transform(self, X: Sequence[str]) -> Any:
         """One row per text."""
-        return np.stack([self.known[letters(text)] for text in X])
+        keys = [letters(text) for text in X]
+        new = [text for text, key in zip(X, keys, strict=True) if key not in self.known]
+        if new:  # mended when it was read
+            made = super().transform(new)
+            self.known.update(zip(map(letters, new), made, strict=True))
+        return np.stack([self.known[key] for key in keys]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ def pruned(directory: Directory, rows: engine.Rows, own: IntArray, exact: Any) -
         "milliseconds_a_text": round(1000 * seconds, 3),
         "cells": None if cells is None else len(cells.centers),
         "cells_searched": None if cells is None else cells.probes,
+        "recall_when_laid_out": None if cells is None else cells.recall,
     }
 
 

@@ -277,7 +277,9 @@ def learn_many(
     return ManyAuthors(
         authors=_enrolled(corpus, codes),
         features=features,
-        directory=with_cells(whole, asked.styles, asked.grams, own, random_state),
+        directory=with_cells(
+            whole, asked.styles, asked.grams, random_state, None if trial.held_out.texts else own
+        ),
         own=trial.own,
         strangers=trial.strangers,
         held_out=trial.held_out,

@@ -35,6 +35,13 @@ CONFUSIONS = 5
 Strangers = Annotated[
     bool, typer.Option(help="Leave people out whole, in turn: are their texts refused?")
 ]
+Baselines = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A classic method beside it: ngram-svm or delta on the texts, linear-svm, "
+        "rbf-svm, gaussian or student-t on the extractor's vectors; may be given again."
+    ),
+]
 Verify = Annotated[
     bool,
     typer.Option("--verify", help="Likelihood ratios of people left out: Cllr, Tippett plot."),
@@ -44,13 +51,7 @@ Verify = Annotated[
 @corpus_options()
 def evaluate(
     corpus: CorpusPath,
-    baseline: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A classic method beside it: ngram-svm or delta on the texts, linear-svm, "
-            "rbf-svm, gaussian or student-t on the extractor's vectors; may be given again."
-        ),
-    ] = None,
+    baseline: Baselines = None,
     folds: Annotated[
         int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
     ] = None,

@@ -38,17 +38,20 @@ if TYPE_CHECKING:
     from whowrote.sweep import Choice, Config, Results, Row
 
 
+Extractor = Annotated[
+    str, typer.Option(help="adhominem, style, or sentences (a sentence-transformers model).")
+]
+Weights = Annotated[
+    str | None, typer.Option(help="Weights of your own, or the sentence-transformers model.")
+]
+
+
 @corpus_options(without=("group_column",))
 def embed(
     corpus: CorpusPath,
     out: Annotated[Path, typer.Option(help="The table to write, ending in .parquet.")],
-    features: Annotated[
-        str, typer.Option(help="adhominem, style, or sentences (a sentence-transformers model).")
-    ] = "adhominem",
-    model: Annotated[
-        str | None,
-        typer.Option(help="Weights of your own, or the sentence-transformers model."),
-    ] = None,
+    features: Extractor = "adhominem",
+    model: Weights = None,
     size: Annotated[str, typer.Option(help="Of style: large, or small and six times as fast.")] = (
         "large"
     ),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from whowrote.arrays import BoolArray, FloatArray
 from whowrote.attribution import Attributor
 from whowrote.attribution.answers import words_of
+from whowrote.attribution.fitted_attributor import FittedAttributor
+from whowrote.attribution.many_authors import MANY, ManyAuthors, learn_many
 from whowrote.corpus.splits import combined_hash, folds
 from whowrote.corpus.texts import Corpus
 from whowrote.distributed import HERE, Machines
@@ -108,14 +110,28 @@ class _Answers:
     none: BoolArray | None
 
 
-def _ours(attributor: Attributor, training: Corpus, new: Corpus) -> _Answers:
+def learnt(attributor: Attributor, training: Corpus) -> FittedAttributor | ManyAuthors:
+    """What `whowrote train` would make of some texts: from hundreds of authors on a directory."""
     from sklearn.base import clone
 
-    fitted = clone(attributor).fit(training)
+    usual = attributor.features == "hybrid" and attributor.model is None
+    if not (usual and len(training.author_names) >= MANY):
+        linear: Attributor = clone(attributor).fit(training)
+        return linear.fitted()
+    many = learn_many(training, random_state=int(attributor.random_state))
+    limits = attributor.none_below, float(attributor.false_attributions)
+    return replace(many, none_below=limits[0], false_attributions=limits[1])
+
+
+def _ours(attributor: Attributor, training: Corpus, new: Corpus) -> _Answers:
+    fitted = learnt(attributor, training)
     found = fitted.attribute(new)
-    columns = {name: column for column, name in enumerate(fitted.classes_.tolist())}
+    columns = {author.name: column for column, author in enumerate(fitted.authors)}
     table = np.empty((len(new), len(columns)))
     for row, one in enumerate(found):
+        # A directory lists the likeliest alone; what they leave of 1 is everybody else's.
+        rest = max(0.0, 1.0 - sum(candidate.probability for candidate in one.ranking))
+        table[row] = rest / max(1, len(columns) - len(one.ranking))
         for candidate in one.ranking:
             table[row, columns[candidate.author]] = candidate.probability
     none = np.array([one.author is None for one in found])

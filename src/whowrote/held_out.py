@@ -17,7 +17,7 @@ from whowrote.corpus.splits import Split, folds
 from whowrote.corpus.texts import Corpus
 from whowrote.distributed import HERE, Machines
 from whowrote.errors import InputError
-from whowrote.evaluation import possible_folds
+from whowrote.evaluation import learnt, possible_folds
 from whowrote.metrics import Interval, wilson
 from whowrote.progress import tell
 from whowrote.validation import LEAST_TEXTS, HeldOutPeople, RatioValidation, first_words
@@ -143,13 +143,11 @@ def _left_out(
     shared: tuple[Corpus, Attributor, int], out: set[str]
 ) -> tuple[list[bool], list[bool]]:
     """Without these people: which of their texts are refused, which of others' are kept."""
-    from sklearn.base import clone
-
     (corpus, attributor, seed), rows = shared, range(len(shared[0]))
     inside = corpus.subset(r for r in rows if corpus.authors[r] not in out)
     outside = corpus.subset(r for r in rows if corpus.authors[r] in out)
     split = _folds(inside, seed)[0]
-    fitted = clone(attributor).fit(inside.subset(split.train)).fitted()
+    fitted = learnt(attributor, inside.subset(split.train))
     asked = inside.subset(split.held_out)
     refused = [one.author is None for one in fitted.attribute(outside)]
     answers = zip(fitted.attribute(asked), asked.authors, strict=True)

@@ -10,7 +10,7 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from attribution.people import texts_by
-from whowrote import Corpus
+from whowrote import Corpus, evaluation
 from whowrote.attribution import jobs, storage
 from whowrote.attribution.directory import (
     Cells,
@@ -31,6 +31,7 @@ from whowrote.attribution.many_authors import (
 )
 from whowrote.cli import app
 from whowrote.errors import InputError
+from whowrote.evaluation import cross_validate
 from whowrote.features import AdHominem
 from whowrote.features.adhominem import PRETRAINED
 
@@ -255,3 +256,22 @@ def test_the_commands_from_training_to_enrolment(
     assert json.loads(run("inspect", tmp_path / "grown.model", "--json"))["members"] == 1
     with pytest.raises(InputError, match="very many authors"):  # explain, roll, serve
         jobs.open_model(model)
+
+
+def test_evaluation_measures_what_training_would_make(
+    corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "MANY", PEOPLE)
+    few = corpus.subset(row for row in range(len(corpus)) if row % 4 < 3)
+    made: list[int] = []
+    monkeypatch.setattr(
+        evaluation,
+        "learn_many",
+        lambda texts, random_state: (
+            made.append(len(texts)) or learn_many(texts, extractor=AdHominem().fitted())
+        ),
+    )
+    found = cross_validate(few, n_folds=2).methods[0]
+    assert len(made) == 2
+    assert found.evaluation.n == 3 * PEOPLE
+    assert found.evaluation.error < 0.4

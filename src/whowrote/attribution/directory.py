@@ -59,6 +59,8 @@ class Grams:
     weights: NDArray[np.float16]
     width: int
     """Columns that the n-grams have in all."""
+    later: Grams | None = None
+    """Those of authors enrolled later: a large table is not copied for each of them."""
 
     @classmethod
     def of(cls, rows: sparse.csr_matrix) -> Self:
@@ -77,6 +79,12 @@ class Grams:
 
     def cosines(self, text: sparse.csr_matrix, authors: IntArray) -> FloatArray:
         """Of one row of length one with some authors."""
+        known = len(self.columns)
+        if self.later is not None and (authors >= known).any():
+            found, first = np.empty(len(authors)), authors < known
+            found[first] = self.cosines(text, authors[first])
+            found[~first] = self.later.cosines(text, authors[~first] - known)
+            return found
         dense = np.zeros(self.width, dtype=np.float32)
         dense[text.indices] = text.data
         weights = self.weights[authors].astype(np.float32)
@@ -97,6 +105,19 @@ class Grams:
             np.concatenate([_padded(one.columns, wide) for one in several]),
             np.concatenate([_padded(one.weights, wide) for one in several]),
             several[0].width,
+        )
+
+    def grown(self, other: Grams) -> Grams:
+        """With those of more authors."""
+        later = other if self.later is None else Grams.joined_all([self.later, other])
+        return replace(self, later=later)
+
+    def whole(self) -> Grams:
+        """All in one table."""
+        return (
+            self
+            if self.later is None
+            else Grams.joined_all([replace(self, later=None), self.later])
         )
 
     def replaced(self, authors: IntArray, other: Grams) -> Grams:
@@ -234,9 +255,10 @@ class Directory:
     def all_scores(self, styles: Unit, grams: sparse.csr_matrix) -> NDArray[np.float32]:
         """(texts, authors): every author is scored, none pruned."""
         shared, asked, found = self.shared, sparse.csc_matrix(grams.T), []
+        kept = self.grams.whole()
         for low in range(0, len(self), BLOCK):
             block = slice(low, low + BLOCK)
-            alike = (self.grams.matrix(block) @ asked).toarray().T
+            alike = (kept.matrix(block) @ asked).toarray().T
             score = shared.style * (styles @ self.rows[block].T) + shared.grams * alike
             found.append(score - shared.near * self.near[block])
         return np.concatenate(found, axis=1).astype(np.float32)
@@ -246,7 +268,7 @@ class Directory:
         near = np.array([self._near(row) for row in rows], dtype=np.float32)
         return Directory(
             np.concatenate([self.rows, rows]),
-            Grams.joined_all([self.grams, grams]),
+            self.grams.grown(grams),
             np.concatenate([self.near, near]),
             None if self.cells is None else self.cells.grown(rows),
             self.shared,
@@ -260,8 +282,9 @@ class Directory:
 
     def arrays(self) -> Arrays:
         """For a file."""
+        grams = self.grams.whole()
         plain: dict[str, Any] = {"rows": self.rows, "near": self.near}
-        plain |= {"columns": self.grams.columns, "weights": self.grams.weights}
+        plain |= {"columns": grams.columns, "weights": grams.weights}
         if self.cells is not None:
             plain |= {"centers": self.cells.centers, "cell": self.cells.cell}
         return plain

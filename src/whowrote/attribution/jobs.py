@@ -131,6 +131,7 @@ def _train_many(
         passages=texts,
         words=sum(one.words for one in fitted.authors),
         held_out=fitted.held_out,
+        named=None,
         seconds=stopwatch.seconds,
         megabytes=sum(file.stat().st_size for file in out.iterdir()) / 1e6,
     )

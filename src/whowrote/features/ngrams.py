@@ -10,7 +10,7 @@ weighed is in :mod:`whowrote.features.counting`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, Self
 
 import numpy as np
@@ -98,29 +98,18 @@ class NGrams(TransformerMixin, BaseEstimator):
         others less rare; a new text did neither. A column stays where enough passages of *other*
         texts have it, weighed by :math:`1 + \log(N / \text{df})`; blocks are again of unit length.
         """
-        from sklearn.preprocessing import normalize  # late: answers need none
-
-        n = rows.shape[0]
-        has = rows.copy()
-        has.data = np.ones_like(has.data)
-        total = np.asarray(has.sum(axis=0)).ravel()
-        join = sparse.csr_matrix((np.ones(n), (document, np.arange(n))))
-        own = sparse.csr_matrix((join @ has)[document].multiply(has))
-        blocks = self.fitted().grams
+        n, blocks = rows.shape[0], self.fitted().grams
+        total = np.bincount(rows.indices, minlength=rows.shape[1])
         limits = _limits(n, self.min_df) * (len(blocks) // 2)
         least = np.repeat(limits, [len(block.keys) for block in blocks])
-        new = rows.copy()
-        for matrix in (new, own):  # one pattern, so that entries go together
-            matrix.sort_indices()
-        column = new.indices
-        known = total[column] - own.data >= least[column]
-        idf = np.concatenate([block.idf for block in self.fitted().grams])
-        rarity = 1.0 + np.log(n / np.maximum(total, 1.0))
-        new.data = new.data * known * rarity[column] / idf[column]
-        # Of texts without words in common, a block has no column.
-        bounds = [(low, high) for low, high in pairwise(self._edges()) if low < high]
-        parts = [normalize(new[:, low:high]) for low, high in bounds]
-        return sparse.csr_matrix(sparse.hstack(parts, format="csr"))
+        idf = np.concatenate([block.idf for block in blocks])
+        rarity = (1.0 + np.log(n / np.maximum(total, 1))) / idf
+        known = total[rows.indices] - _passages_with(rows, document) >= least[rows.indices]
+        # The pattern is that of the rows and is shared with them: only the numbers are new.
+        data = np.where(known, rows.data * rarity[rows.indices], 0.0)
+        new = sparse.csr_matrix((data, rows.indices, rows.indptr), shape=rows.shape)
+        _to_unit_blocks(new, np.array(self._edges()))
+        return new
 
     def _edges(self) -> list[int]:
         """Where the columns of each block begin, and the end."""
@@ -147,6 +136,39 @@ class NGrams(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         return text_tags(super().__sklearn_tags__(), fitted=True)
+
+
+def _passages_with(rows: sparse.csr_matrix, document: NDArray[Any]) -> NDArray[np.int32]:
+    """For each entry: how many rows of its document have its column.
+
+    >>> rows = sparse.csr_matrix([[1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
+    >>> _passages_with(rows, np.array([0, 0, 1])).tolist()
+    [2, 2, 1, 1]
+    """
+    found = np.ones(rows.nnz, dtype=np.int32)
+    seen = np.zeros(rows.shape[1], dtype=np.int32)
+    order = np.argsort(document, kind="stable")
+    for own in np.split(order, np.flatnonzero(np.diff(document[order])) + 1):
+        if len(own) < 2:
+            continue
+        slices = [slice(rows.indptr[row], rows.indptr[row + 1]) for row in own]
+        for part in slices:  # a row has a column once
+            seen[rows.indices[part]] += 1
+        for part in slices:
+            found[part] = seen[rows.indices[part]]
+        for part in slices:
+            seen[rows.indices[part]] = 0
+    return found
+
+
+def _to_unit_blocks(rows: sparse.csr_matrix, edges: NDArray[np.intp]) -> None:
+    """Bring each block of columns of each row to unit length, in place."""
+    for row in range(rows.shape[0]):
+        part = slice(rows.indptr[row], rows.indptr[row + 1])
+        block = np.searchsorted(edges, rows.indices[part], side="right") - 1
+        data = rows.data[part]
+        lengths = np.sqrt(np.bincount(block, data * data, minlength=len(edges)))
+        data /= np.where(lengths > 0, lengths, 1.0)[block]
 
 
 def _limits(n_texts: int, min_df: tuple[int, int] | str) -> tuple[int, int]:

@@ -307,9 +307,9 @@ CAPTIONS = {
 }
 READING = (
     "Probability: of the best enrolled author, given that one of the enrolled held the address. "
-    "Typicality: how often an address of that author is as little like their others as this one; "
-    "below 2 % the answer is none of these, which one in fifty of their own addresses will get as "
-    "well."
+    "Strangers: the share of addresses by people who are not enrolled that look as much like "
+    "somebody who is; above 5 % the answer is none of these. Typicality: how often an address of "
+    "the best author is as little like their others as this one."
 )
 
 

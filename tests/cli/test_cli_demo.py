@@ -66,7 +66,7 @@ def test_the_table_fits_eighty_columns_and_says_what_happened() -> None:
     lines = answer.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     shown = [" ".join(line.split()) for line in lines]
-    assert "year true author whowrote prob. typical SVM" in shown
+    assert "year true author whowrote prob. strangers SVM" in shown
     assert f"1934 {ROOSEVELT} Ann >99% 50% right right" in shown
     assert f"1954 {EISENHOWER} Bob 61% 8.0% WRONG WRONG" in shown
     assert f"1861 {LINCOLN} none of these 44% 0.2% right WRONG" in shown

@@ -241,7 +241,7 @@ def _show_demo(result: DemoResult) -> None:
 
 
 def _demo_table(answers: tuple[Answer, ...]) -> Table:
-    columns = ("year", "true author", "whowrote", ">prob.", ">typical", "", "SVM")
+    columns = ("year", "true author", "whowrote", ">prob.", ">strangers", "", "SVM")
     look = {"pad_edge": False, "padding": (0, 1, 0, 0), "header_style": "bold underline"}
     made = table("", *columns, **look)
     for column in made.columns:
@@ -252,7 +252,7 @@ def _demo_table(answers: tuple[Answer, ...]) -> Table:
             row.author,
             row.answer or "none of these",
             percent(row.probability),
-            fine_percent(row.typicality),
+            "-" if row.stranger is None else fine_percent(row.stranger),
             MARKS[row.right],
             MARKS[row.svm_right],
             style="" if row.right else "bold red",
@@ -268,10 +268,21 @@ def _summary(result: DemoResult) -> list[str]:
         f"{result.training_passages} passages, split {result.split_hash[:12]}, seed {result.seed}.",
         f"Held-out addresses of enrolled presidents, whowrote:   {_share(result.ours)}.",
         f"Held-out addresses of enrolled presidents, n-gram SVM: {_share(result.svm)}.",
+        _best(result),
         f"{result.outsider} is not enrolled: {result.none.right} of their {result.none.n} "
         "addresses are said to be by none of these. The SVM always names somebody.",
         f"Time {result.seconds['all']:.0f} s{used}.",
     ]
+
+
+def _best(result: DemoResult) -> str:
+    """Of the enrolled: how often the best candidate is right, and how many of these are refused."""
+    right = [one for one in result.answers if one.enrolled and one.best == one.author]
+    refused = sum(one.answer is None for one in right)
+    return (
+        f"The best candidate is right for {len(right)} of these {result.ours.n}; {refused} of them "
+        "are refused, the price of naming few strangers."
+    )
 
 
 def _share(score: Score) -> str:

@@ -12,7 +12,7 @@ page: $(STAMP)
 	$(BIN)/whowrote serve --demo
 
 test: lint
-	$(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal --cov --cov-report=term
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,13 +1,8 @@
 """What every test may ask for."""
 
-import os
 from pathlib import Path
 
 import pytest
-
-if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import torch
 
 import shapes

@@ -314,15 +314,16 @@ def test_a_case_from_the_question_to_the_replay(page: Any, tmp_path: Path) -> No
     assert page.locator(".check").inner_text().startswith("Equal")
     page.locator("#log ~ details summary").click()
     assert "findings" in page.locator("[aria-label='Log']").inner_text()
+    taken_home(page, tmp_path / "report.html")
     page.goto("/case")
     assert "weighed" in page.locator(".jobs").inner_text()
 
 
-def test_a_report_to_take_home_is_the_one_in_the_folder(page: Any, tmp_path: Path) -> None:
+def taken_home(page: Any, path: Path) -> None:
+    """The report that the page gives away is the one in the folder."""
     page.goto("/case/the%20will")
     with page.expect_download() as waiting:
         page.click("text=Download the report")
-    path = tmp_path / "report.html"
     waiting.value.save_as(path)
     assert waiting.value.suggested_filename == "the will report.html"
     assert "Comparison of style: report of a case" in path.read_text(encoding="utf-8")

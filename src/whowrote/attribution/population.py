@@ -117,7 +117,7 @@ def over_draws(log_lr: FloatArray) -> FloatArray:
     """(pairs, 1 + draws): before the draws the ratio of the mean probability over them.
 
     >>> over_draws(np.array([[-3.0, 5.0]])).round(2).tolist()
-    [[0.09, -3.0, 5.0]]
+    [[0.08, -3.0, 5.0]]
     """
     mean = np.clip(expit(log_lr).mean(axis=1), LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
     return np.column_stack([logit(mean), log_lr])

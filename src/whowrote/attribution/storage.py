@@ -199,8 +199,15 @@ def load(path: Path, encoder: str | None = None) -> FittedAttributor:
         )
     manifest = read_manifest(path)
     check_files(path, manifest.files)
-    try:
+    with _going_together(path):
         return _restored(path, manifest, encoder)
+
+
+@contextmanager
+def _going_together(path: Path) -> Iterator[None]:
+    """What parts that do not fit each other raise, as a sentence."""
+    try:
+        yield
     except InputError:
         raise
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as problem:
@@ -383,15 +390,8 @@ def load_many(path: Path) -> ManyAuthors:
             f"'{path}' is not the model whose id it bears ({plain['id'][:16]}): something that was "
             "learnt has been changed; copy the whole folder again, or train the model again"
         )
-    try:
+    with _going_together(path):
         return _many(path, plain)
-    except InputError:
-        raise
-    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as problem:
-        raise InputError(
-            f"the parts of '{path}' do not go together ({first_line(problem)}); train the model "
-            "again"
-        ) from None
 
 
 def _many(path: Path, plain: Mapping[str, Any]) -> ManyAuthors:

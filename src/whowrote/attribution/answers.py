@@ -250,6 +250,19 @@ def enrolled_authors(corpus: Corpus, passages: Passages) -> tuple[Enrolled, ...]
     )
 
 
+def by_new_authors(enrolled: Sequence[Enrolled], corpus: Corpus) -> Corpus:
+    """The texts of a corpus that have authors, none of whom is enrolled already."""
+    corpus = corpus.labelled()
+    corpus.require_attribution(min_authors=1, min_texts=1)
+    twice = sorted({author.name for author in enrolled} & set(corpus.author_names))
+    if twice:
+        raise InputError(
+            f"author {twice[0]!r} is enrolled already; enrolment adds new authors: leave their "
+            "texts out, or train a new model on all texts"
+        )
+    return corpus
+
+
 def as_corpus(texts: Corpus | Sequence[str], authors: Sequence[str | None] | None) -> Corpus:
     """A corpus, from one or from texts."""
     if isinstance(texts, Corpus):

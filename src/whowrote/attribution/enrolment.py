@@ -24,14 +24,13 @@ from scipy import sparse
 from torch import Tensor
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.answers import enrolled_authors
+from whowrote.attribution.answers import by_new_authors, enrolled_authors
 from whowrote.attribution.calibration import Calibration
 from whowrote.attribution.fitted_attributor import FittedAttributor, TrainingTexts
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import mean_per_text
 from whowrote.attribution.storage import fingerprint
 from whowrote.corpus.texts import Corpus
-from whowrote.errors import InputError
 from whowrote.model import MixtureVAE
 from whowrote.model.fast.precision import lower_factor
 from whowrote.model.mixture import class_statistics, free_factor
@@ -39,14 +38,7 @@ from whowrote.model.mixture import class_statistics, free_factor
 
 def enroll(fitted: FittedAttributor, corpus: Corpus) -> FittedAttributor:
     """What was learnt, and the authors of ``corpus`` besides."""
-    corpus = corpus.labelled()
-    corpus.require_attribution(min_authors=1, min_texts=1)
-    twice = sorted({author.name for author in fitted.authors} & set(corpus.author_names))
-    if twice:
-        raise InputError(
-            f"author {twice[0]!r} is enrolled already; enrolment adds new authors: leave their "
-            "texts out, or train a new model on all texts"
-        )
+    corpus = by_new_authors(fitted.authors, corpus)
     read = fitted.reader.read(corpus.texts)
     codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
     new, latents = len(corpus.author_names), fitted.model.latents(read.V)

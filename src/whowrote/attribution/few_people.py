@@ -11,7 +11,6 @@ people whom that extractor has never seen, in several domains (``experiments/few
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,11 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.attribution.population import (
-    POPULATIONS,
-    extractor_key,
-    extractor_of,
-)
+from whowrote.attribution.population import packaged_for
 from whowrote.features.interface import FittedFeatures
 
 MIDDLE = 5.0
@@ -42,12 +37,7 @@ class FewPeople:
     @classmethod
     def of(cls, features: FittedFeatures) -> FewPeople | None:
         """That of the features' extractor; None without one."""
-        extractor = extractor_of(features)
-        if extractor is None or not POPULATIONS.is_file():
-            return None
-        key = extractor_key(extractor)
-        packaged = json.loads(POPULATIONS.read_text(encoding="utf-8"))
-        found: dict[str, Any] = next((one for one in packaged if one["extractor"] == key), {})
+        found = next(iter(packaged_for(features)), {})
         return cls.from_dict(found["strangers"]) if "strangers" in found else None
 
     @classmethod

@@ -32,6 +32,7 @@ from whowrote.attribution.answers import (
     Enrolled,
     ModelIdentity,
     as_corpus,
+    by_new_authors,
 )
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.directory import (
@@ -47,7 +48,6 @@ from whowrote.attribution.directory import (
 from whowrote.attribution.fitted_attributor import CLOSE, NONE_BELOW
 from whowrote.attribution.verification import Verifier, compare, compared_by, fit_verifier
 from whowrote.corpus.texts import Corpus
-from whowrote.errors import InputError
 from whowrote.features.counting import counted_once
 from whowrote.features.fitted_features import FittedHybrid, excerpts
 from whowrote.features.interface import FEW_TOKENS, FittedFeatures
@@ -177,14 +177,7 @@ class ManyAuthors:
 
     def enroll(self, corpus: Corpus) -> ManyAuthors:
         """With the authors of ``corpus`` besides; nothing of the others is touched."""
-        corpus = corpus.labelled()
-        corpus.require_attribution(min_authors=1, min_texts=1)
-        twice = sorted({one.name for one in self.authors} & set(corpus.author_names))
-        if twice:
-            raise InputError(
-                f"author {twice[0]!r} is enrolled already; enrolment adds new authors: leave their "
-                "texts out, or train a new model on all texts"
-            )
+        corpus = by_new_authors(self.authors, corpus)
         codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
         rows, grams = laid_out(self.features, corpus.texts, codes)
         return replace(

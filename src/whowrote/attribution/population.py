@@ -141,11 +141,7 @@ class Population:
     @classmethod
     def of(cls, features: FittedFeatures) -> Population | None:
         """That of the features' extractor, known by the hash of its weights; None without one."""
-        extractor = extractor_of(features)
-        if extractor is None or not POPULATIONS.is_file():
-            return None
-        key = extractor_key(extractor)
-        known = (one for one in packaged() if one["extractor"] == key and "normals" in one)
+        known = (one for one in packaged_for(features) if "normals" in one)
         return next((cls.from_dict(one) for one in known), None)
 
     @classmethod
@@ -204,6 +200,15 @@ def packaged() -> list[dict[str, Any]]:
     """What is packaged for each extractor, as it is stored."""
     found: list[dict[str, Any]] = json.loads(POPULATIONS.read_text(encoding="utf-8"))
     return found
+
+
+def packaged_for(features: FittedFeatures) -> list[dict[str, Any]]:
+    """What is packaged for the features' extractor, known by the hash of its weights."""
+    extractor = extractor_of(features)
+    if extractor is None or not POPULATIONS.is_file():
+        return []
+    key = extractor_key(extractor)
+    return [one for one in packaged() if one["extractor"] == key]
 
 
 def extractor_key(extractor: FittedAdHominem) -> str:

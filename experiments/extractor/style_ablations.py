@@ -50,7 +50,12 @@ def config_of(name: str, variant: Mapping[str, Any], steps: int, work: Path) -> 
     base = tomllib.loads((HERE / "style.toml").read_text(encoding="utf-8"))
     shared = {
         "out": str((work / name).resolve()),
-        "training": {"max_minutes": None, "steps": steps, "evaluate_every": steps},
+        "training": {
+            "max_minutes": None,
+            "steps": steps,
+            "evaluate_every": steps,
+            "warm_up": steps // 4,
+        },
     }
     return parse_config(changed(merged(base, shared), variant), HERE)
 

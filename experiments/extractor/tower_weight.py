@@ -13,7 +13,7 @@ Command:  python experiments/extractor/tower_weight.py style.safetensors
           --start scratch/extractor/texts/start.safetensors --out
           experiments/results/extractor_towers.json
           (--texts: the folder of pack.py unpack)
-Hardware: one core, six minutes.
+Hardware: one core, six minutes; one H200, half a minute.
 Expect:   best at 0.7 with a mean AUC of 0.8895, 0.8872 at 1; nothing below alpha = 1 better.
 """
 
@@ -119,18 +119,22 @@ def development(texts: Path) -> dict[str, Texts]:
 
 
 def measure(
-    weights: Path, sets: Mapping[str, Texts], start: Path | None, alphas: Sequence[float] = ALPHAS
+    weights: Path,
+    sets: Mapping[str, Texts],
+    start: Path | None,
+    alphas: Sequence[float] = ALPHAS,
+    device: str = "cpu",
 ) -> dict[str, Any]:
     """The record."""
     texts = [text for own in sets.values() for text in own.texts]
-    extractor = read_extractor(weights)
+    extractor = read_extractor(weights, device)
 
     def vectors(read: Extractor) -> NDArray[np.float32]:
-        return levs_of(read, texts, "cpu", SECTION)
+        return levs_of(read, texts, device, SECTION)
 
-    first = vectors(read_extractor(weights, small=True))
+    first = vectors(read_extractor(weights, device, small=True))
     second = vectors(alone(extractor))
-    published = vectors(read_extractor(PRETRAINED))
+    published = vectors(read_extractor(PRETRAINED, device))
     by_weight = weighed(first, second, sets)
     record = {
         "version": __version__,
@@ -162,8 +166,9 @@ def main() -> None:
     parser.add_argument("--texts", type=Path, default=Path("scratch/extractor/texts"))
     parser.add_argument("--start", type=Path, help="what the tower started from")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     given = parser.parse_args()
-    record = measure(given.weights, development(given.texts), given.start)
+    record = measure(given.weights, development(given.texts), given.start, device=given.device)
     if given.out:
         write_text(given.out, json.dumps(record, indent=1) + "\n")
     for weight, found in record["by weight"].items():

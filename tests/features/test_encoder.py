@@ -20,6 +20,7 @@ from whowrote.features.encoder import (
     EncoderShape,
     Hiding,
     PieceEncoder,
+    PieceGroup,
     bert_state,
     encode,
     from_eight_bits,
@@ -160,8 +161,25 @@ def test_hidden_pieces_and_rare_ones_are_not_seen() -> None:
     assert ((everything == SHAPE.special[2]) == group.inner).all()  # ends are never hidden
 
 
+def test_stretches_hide_shares_of_rare_pieces_of_their_own_around_the_mean() -> None:
+    place = torch.ones(400, 100, dtype=torch.bool)
+    group = PieceGroup(place.long(), place.long(), place, place)
+    rare = torch.ones(2)
+
+    def hidden_shares(spread: float) -> torch.Tensor:
+        shown = hiding(rare=0.5, rare_spread=spread).pieces(group, rare, 0)
+        return (shown == 0).float().mean(1)
+
+    alike, apart = hidden_shares(0.0), hidden_shares(0.9)
+    assert alike.std() < 0.07  # what chance alone makes of 100 pieces is 0.05
+    assert apart.std() > 0.2
+    assert apart.min() < 0.15
+    assert apart.max() > 0.85
+    torch.testing.assert_close(apart.mean(), alike.mean(), atol=0.04, rtol=0)
+
+
 def hiding(**shares: float) -> Hiding:
-    none = {"pieces": 0.0, "rare": 0.0, "means": 0.0, "states": 0.0}
+    none = dict.fromkeys(("pieces", "rare", "rare_spread", "means", "states"), 0.0)
     return Hiding(none | shares, torch.Generator().manual_seed(0))
 
 

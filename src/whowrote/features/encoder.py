@@ -92,9 +92,18 @@ class Hiding:
 
     def pieces(self, group: PieceGroup, rare: Tensor, hidden: int) -> Tensor:
         """The pieces of a group, some of them replaced by the hidden one."""
-        share = self.shares["pieces"] + self.shares["rare"] * rare[group.pieces]
+        share = self.shares["pieces"] + self._rare_shares(group) * rare[group.pieces]
         chance = torch.rand(group.pieces.shape, generator=self.generator, device=share.device)
         return torch.where(group.inner & (chance < share), hidden, group.pieces)
+
+    def _rare_shares(self, group: PieceGroup) -> Tensor | float:
+        """(stretches, 1), or one share for all where they are not spread."""
+        mean, spread = self.shares["rare"], self.shares["rare_spread"]
+        if not spread:
+            return mean
+        shape, device = (len(group.pieces), 1), group.pieces.device
+        drawn = torch.rand(shape, generator=self.generator, device=device)
+        return mean * (1 + spread * (2 * drawn - 1))
 
     def states(self, added: Tensor) -> Tensor:
         """(n, time, width), the same columns hidden along a stretch."""

@@ -166,6 +166,8 @@ class Dropout:
     Of tokens, word vectors, between the levels, of the LEV, of the n-grams, and of documents whose
     n-grams are hidden altogether, so that the rest of the network must do without; of the second
     tower's pieces, of its rare pieces besides, of its means, and of what its layers add.
+    ``rare_spread`` s: every stretch hides a share of its rare pieces of its own, drawn evenly from
+    1 - s to 1 + s times ``rare``; near 1, some are read whole and some by their common pieces.
     """
 
     tokens: float = 0.1
@@ -176,6 +178,7 @@ class Dropout:
     bags: float = 0.3
     pieces: float = 0.1
     rare: float = 0.5
+    rare_spread: float = 0.0
     means: float = 0.1
     states: float = 0.0
 

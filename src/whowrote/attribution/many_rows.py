@@ -39,7 +39,7 @@ PENALTY = 1.0
 COMMON = 15
 """A column that one row in so many has is multiplied as if all rows had it."""
 BLOCK = 4000
-"""Columns or rows that are multiplied at a time."""
+"""Rows, and columns, that are multiplied at a time."""
 DIRECTIONS = 400
 STEPS, TOLERANCE = 60, 3e-3
 LEFT_OUT = 300
@@ -50,10 +50,7 @@ LEAST_GROUPS = 5
 def contrasts_of_many(known: Known, parts: Mapping[str, slice]) -> tuple[Contrasts, Held]:
     """One linear map per author, and what it would answer to held-out rows and to strangers."""
     scaled, view = Scaled.of(known.rows), {n: w for n, w in VIEW.items() if n in parts}
-    kernel = np.ones((len(known.codes),) * 2, dtype=np.float32)  # the one stands for the bias
-    for name, weight in view.items():
-        _add_products(kernel, scaled.part(known.rows, parts[name]), weight**2)
-        tell("comparing the texts", len(view), len(view))
+    kernel = _kernel({n: scaled.part(known.rows, parts[n]) for n in view}, view)
     answers, held_out, strangers = _solve(known, _System.of(kernel, known))
     maps = np.zeros((known.rows.shape[1], known.n_authors))
     for name, weight in view.items():
@@ -63,22 +60,44 @@ def contrasts_of_many(known: Known, parts: Mapping[str, slice]) -> tuple[Contras
     return contrasts, Held(held_out, strangers, (("+".join(view), 1.0),))
 
 
-def _add_products(kernel: Matrix, rows: Any, weight: float) -> None:
-    """Add the weighed products of all rows with all rows, block by block."""
-    if not is_sparse(rows):
-        rows = np.asarray(rows, dtype=np.float32)
-        kernel += weight * (rows @ rows.T)
-        return
-    rows, n = sparse.csr_matrix(rows, dtype=np.float32) * np.float32(np.sqrt(weight)), len(kernel)
-    often = np.bincount(rows.indices, minlength=rows.shape[1]) >= n / COMMON
-    columns = np.flatnonzero(often)
-    for first in range(0, len(columns), BLOCK):
-        dense = rows[:, columns[first : first + BLOCK]].toarray()
-        kernel += dense @ dense.T
-    rare = sparse.csr_matrix(rows[:, ~often])
-    turned = sparse.csr_matrix(rare.T)
-    for first in range(0, n, BLOCK):
-        kernel[first : first + BLOCK] += (rare[first : first + BLOCK] @ turned).toarray()
+def _kernel(parts: Mapping[str, Any], view: Mapping[str, float]) -> Matrix:
+    """Weighed products of all rows with all rows; the one stands for the bias."""
+    n = next(iter(parts.values())).shape[0]
+    kernel, rare = np.ones((n, n), dtype=np.float32), []
+    for done, (name, part) in enumerate(parts.items()):
+        weighed = (part * view[name]).astype(np.float32)
+        if is_sparse(weighed):
+            often = np.bincount(weighed.indices, minlength=weighed.shape[1]) >= n / COMMON
+            rare.append(weighed[:, ~often])
+            weighed = weighed[:, often]
+        _add_upper(kernel, weighed)
+        tell("comparing the texts", done + 1, 2 * len(parts))
+    for low in _blocks(n):  # so far, only what is not left of a block was added
+        kernel[low.stop :, low] = kernel[low, low.stop :].T
+    for done, part in enumerate(rare):
+        turned = sparse.csr_matrix(part.T)
+        for own in _blocks(n):
+            kernel[own] += (part[own] @ turned).toarray()
+        tell("comparing the texts", len(parts) + done + 1, 2 * len(parts))
+    return kernel
+
+
+def _add_upper(kernel: Matrix, rows: Any) -> None:
+    """Add the products of each block of rows with itself and with all later ones."""
+    for columns in _blocks(rows.shape[1]):
+        part = rows[:, columns]
+        dense = part.toarray() if is_sparse(part) else part
+        for own in _blocks(len(kernel)):
+            kernel[own, own.start :] += dense[own] @ dense[own.start :].T
+
+
+def _blocks(count: int) -> list[slice]:
+    """Ranges that cover so many rows or columns.
+
+    >>> _blocks(5000)
+    [slice(0, 4000, None), slice(4000, 5000, None)]
+    """
+    return [slice(low, min(low + BLOCK, count)) for low in range(0, count, BLOCK)]
 
 
 @dataclass(frozen=True)

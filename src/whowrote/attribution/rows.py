@@ -10,13 +10,14 @@ contrasts, a few columns an author; dense ones are passed on as they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray, per_text
@@ -262,7 +263,7 @@ def learn_by_ridge(
     codes, folds, units = (one[document] for one in (labels.codes, labels.folds, labels.units))
     if not is_sparse(X):
         X = np.asarray(X, float)
-    as_new = as_stranger = X
+    as_new = as_stranger = X = X.astype(np.float32) if many else X
     if is_sparse(X) and not many:
         as_new, as_stranger = (features.as_new(X, own) for own in (units, codes))
     asked, usual = (
@@ -273,11 +274,25 @@ def learn_by_ridge(
     solve = contrasts_of_many if many else ridge_contrasts
     contrasts, found = solve(known, fitted.parts())
     own = found.held_out[:m]
+    if many:
+        read = new = Read(passages, _compared(X, fitted.blocks()), own)
+    else:
+        read, new = Read(passages, X[:m], own), Read(passages, as_new[:m], own)
     return Learnt(
         Reader(fitted, contrasts, words),
-        Read(passages, X[:m], own),
-        Read(passages, as_new[:m], own),
+        read,
+        new,
         found.strangers[:m],
         int(folds.max()) + 1,
         labels.units,
     )
+
+
+def _compared(rows: Any, blocks: Mapping[str, slice]) -> Any:
+    """Rows with nothing behind the columns of profiles: of many texts, the rest is not kept."""
+    stop = max(own.indices(rows.shape[1])[1] for own in blocks.values())
+    if not is_sparse(rows) or stop == rows.shape[1]:
+        return rows
+    kept = sparse.csr_matrix(rows[:, :stop])
+    kept.resize(rows.shape)
+    return kept

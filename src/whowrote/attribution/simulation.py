@@ -80,7 +80,9 @@ def calibrate(
     evidence = per_text(log_proba - truth.log_share, read.passages.document)
     pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
     every = figures(read, log_proba, profiles, learnt.reader.contrasts)
-    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read), learnt.units)
+    rows = text_rows(learnt.read)
+    new = rows if read is learnt.read else text_rows(read)
+    nearness = profiles.own_nearness(rows, codes, new, learnt.units)
     every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
     answers = pooling.log_proba(evidence, counts, log_prior)
     held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
@@ -133,9 +135,11 @@ def _as_strangers(
     answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
     answers[absent & asked[:, None]] = -np.inf
     answers = log_softmax(answers, axis=1)
-    texts = text_rows(learnt.read), codes, text_rows(learnt.as_new)
+    own, new = learnt.read, learnt.as_new
+    texts = text_rows(own)
+    of_texts = texts, codes, texts if new is own else text_rows(new)
     every = [
-        profiles.as_strangers(*texts, features.blocks(), features.origins(), learnt.units),
+        profiles.as_strangers(*of_texts, features.blocks(), features.origins(), learnt.units),
         mean_per_text(log_proba, passages)[..., None],
         mean_per_text(contrasts, passages)[..., None],
     ]

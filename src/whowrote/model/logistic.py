@@ -47,6 +47,7 @@ FREE_ROWS = 100
 """Without hidden units, classes of fewer rows keep the means of all."""
 WIDENINGS = tuple(2.0 ** (step / 2) for step in range(-6, 11))
 """By how much components may be wider than the scatter of held-out rows."""
+TEMPERATURES = tuple(2.0 ** (step / 2) for step in range(-14, 7))
 SHARPNESS = math.exp(2 * FIRST_LOG_SCALE)
 """The variance of q(x | o) at the start."""
 
@@ -419,15 +420,21 @@ class Start:
         best = math.inf
         rows = float(torch.bincount(labels, minlength=len(corners)).double().median().clamp(min=2))
         # The scores of few texts tell nothing of an author's own place among the others.
-        tied = self.fleet.encoder.first is self.fleet.encoder.last and rows < FREE_ROWS
+        linear = self.fleet.encoder.first is self.fleet.encoder.last
+        tied = linear and rows < FREE_ROWS
         for pseudo_rows in PSEUDO_ROWS[:1] if tied else PSEUDO_ROWS:
             classes = class_means(latents[:, :r], labels, corners, weights, pseudo_rows)
+            found = []
             for wider in WIDENINGS:
                 near = (classes.delta + r * SHARPNESS) / (wider * classes.scatter)
-                score = log_prior - (df + d) / 2 * torch.log1p((near + far) / df)
-                losses = functional.cross_entropy(score, labels, reduction="none")
-                if (loss := float(weights @ losses)) < best:
-                    best, means, width = loss, classes.means, wider * classes.scatter
+                score = -(df + d) / 2 * torch.log1p((near + far) / df)
+                losses = functional.cross_entropy(log_prior + score, labels, reduction="none")
+                found.append((float(weights @ losses), wider, score))
+            loss, wider, score = min(found, key=lambda one: one[0])
+            # Answers from scores are tempered later: means of their own must gain after that.
+            loss = _tempered_loss(score, labels, weights) if linear else loss
+            if loss < best:
+                best, means, width = loss, classes.means, wider * classes.scatter
         # A class was known from one row fewer when its own was held out: one part in m wider.
         scale = torch.ones(d).to(latents)
         scale[:r] = width * (1 - 1 / rows)
@@ -436,6 +443,14 @@ class Start:
         mixture.logits[self.member] = log_prior.to(mixture.logits)
         raw = torch.diag_embed((scale - floor).clamp(min=1e-3).sqrt().log())
         mixture.factor[self.member] = raw.to(mixture.factor)
+
+
+def _tempered_loss(
+    score: Float[Tensor, "n k"], labels: Int[Tensor, " n"], weights: Float[Tensor, " n"]
+) -> float:
+    """The log-loss at the best of some temperatures, every class as probable as any other."""
+    losses = [functional.cross_entropy(score / t, labels, reduction="none") for t in TEMPERATURES]
+    return min(float(weights @ one) for one in losses)
 
 
 def _further_directions(taken: Float[Tensor, "r k"], wanted: int) -> Float[Tensor, "r w"]:

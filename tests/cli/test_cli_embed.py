@@ -21,8 +21,8 @@ from whowrote.cli import app
 from whowrote.corpus.texts import load
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, StyleExtractor, embed_corpus
+from whowrote.features.adhominem import PRETRAINED_STYLE
 from whowrote.features.streaming import Choice, Part, part_path
-from whowrote.features.style_extractor import PRETRAINED_STYLE
 from whowrote.files import sha256_of
 from whowrote.sweep.data import read_vectors
 

@@ -17,8 +17,7 @@ from whowrote.cli.models import _show_trained
 from whowrote.demo import read_addresses
 from whowrote.errors import InputError
 from whowrote.features import Hybrid, StyleExtractor
-from whowrote.features.adhominem import PRETRAINED
-from whowrote.features.style_extractor import PRETRAINED_STYLE
+from whowrote.features.adhominem import PRETRAINED, PRETRAINED_STYLE
 from whowrote.files import sha256_of
 
 runner = CliRunner()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from whowrote.errors import InputError
-from whowrote.features.adhominem import AdHominem
+from whowrote.features.adhominem import AdHominem, SentenceEncoder, StyleExtractor
 from whowrote.features.counting import READINGS, SHORT_READINGS
 from whowrote.features.fitted_features import (
     STORED_FEATURES,
@@ -19,8 +19,6 @@ from whowrote.features.fitted_features import (
 from whowrote.features.hybrid import Hybrid
 from whowrote.features.interface import TextFeatures
 from whowrote.features.ngrams import NGrams
-from whowrote.features.sentence_encoder import SentenceEncoder
-from whowrote.features.style_extractor import StyleExtractor
 
 KINDS = {
     "adhominem": AdHominem,

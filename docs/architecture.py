@@ -92,7 +92,7 @@ def modules_of(source: Path, package: str) -> dict[str, Path]:
 def room_of(module: str) -> str:
     """The first part of a dotted name below ``whowrote``; the package itself is ``__init__``.
 
-    >>> room_of("whowrote.model.fast.precision"), room_of("whowrote")
+    >>> room_of("whowrote.model.precision"), room_of("whowrote")
     ('model', '__init__')
     >>> room_of("whowrote_experiments.table1")
     'whowrote_experiments'

@@ -13,15 +13,18 @@ import numpy as np
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.linking.accounts import Accounts, UnitRows, halves, unit_rows
-from whowrote.linking.neighbours import (
+from whowrote.linking.accounts import (
     MOST_EXACT,
+    Accounts,
     Neighbours,
+    UnitRows,
     cohort_size,
     exact_neighbours,
+    halves,
     neighbours,
     standing,
     standing_of_all,
+    unit_rows,
 )
 from whowrote.linking.weighing import LinkRatio, Prior, Simulated, rates
 from whowrote.progress import tell

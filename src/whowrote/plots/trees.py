@@ -16,9 +16,9 @@ from whowrote.plots.style import (
     labels,
     sheet,
 )
+from whowrote.stylometry.comparison import Preferred, Zeta
 from whowrote.stylometry.consensus import Consensus, Group
 from whowrote.stylometry.frequencies import Distances
-from whowrote.stylometry.zeta import Preferred, Zeta
 
 LONGEST_LEAF = 40
 NAMED_KNOWN = 40

@@ -45,7 +45,7 @@ from whowrote.features.vocabulary import spans, spelling
 from whowrote.formatting import one_line, printable
 from whowrote.fragments import grid, paragraph
 from whowrote.report import Facts, Paragraph, Section, Table, page
-from whowrote.stylometry.consensus import Consensus, Edge, Group, graphml
+from whowrote.stylometry.delta import Consensus, Edge, Group, graphml
 
 SLOW = 2.0
 LIMIT = 1_000_000

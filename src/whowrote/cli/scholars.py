@@ -167,8 +167,8 @@ def tree(
     Example: `whowrote tree plays/ --questioned disputed --plot tree.png --newick tree.nwk`
     """
     from whowrote.files import write_text
-    from whowrote.stylometry.consensus import consensus, edge_list, joined_samples
-    from whowrote.stylometry.consensus import graphml as network
+    from whowrote.stylometry.delta import consensus, edge_list, joined_samples
+    from whowrote.stylometry.delta import graphml as network
 
     texts = _asked(reading.load(corpus), questioned, leave_out)
     found = consensus(joined_samples(texts, samples) if samples else texts, strength=strength)

@@ -17,8 +17,7 @@ from whowrote.plots.style import (
     sheet,
 )
 from whowrote.stylometry.comparison import Preferred, Zeta
-from whowrote.stylometry.consensus import Consensus, Group
-from whowrote.stylometry.frequencies import Distances
+from whowrote.stylometry.delta import Consensus, Distances, Group
 
 LONGEST_LEAF = 40
 NAMED_KNOWN = 40

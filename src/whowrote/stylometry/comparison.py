@@ -31,7 +31,7 @@ from whowrote.attribution.verification import (
 )
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
-from whowrote.stylometry.frequencies import Frequencies, cosine_of_ngrams, words_in
+from whowrote.stylometry.delta import Frequencies, cosine_of_ngrams, words_in
 
 SEGMENT_WORDS, MOST_SEGMENTS = 500, 60
 """Words of a segment for Delta; of more segments of a side, so many at equal distances."""

@@ -24,11 +24,7 @@ from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Comparison
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rows import cut
-from whowrote.attribution.verification import (
-    compare,
-    joined,
-    packaged_extractor,
-)
+from whowrote.attribution.verification import compare, joined, packaged_extractor
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.stylometry.delta import Frequencies, cosine_of_ngrams, words_in

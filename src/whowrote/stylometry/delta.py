@@ -27,13 +27,9 @@ from scipy.cluster import hierarchy
 from scipy.spatial.distance import cdist, squareform
 
 from whowrote.arrays import FloatArray
-from whowrote.attribution.population import (
-    read_by_extractor,
-)
+from whowrote.attribution.population import read_by_extractor
 from whowrote.attribution.profiles import unit_rows
-from whowrote.attribution.verification import (
-    packaged_extractor,
-)
+from whowrote.attribution.verification import packaged_extractor
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError, did_you_mean
 from whowrote.features.counting import Block, plain

@@ -51,7 +51,7 @@ def serve(
     Example: `whowrote serve letters.model --host 0.0.0.0` (to others too: prints a token)
     """
     _require_extra()
-    from whowrote.web.access import access_for
+    from whowrote.web.limits import access_for
     from whowrote.web.server import bound_socket, create_app, run
 
     access = access_for(host, token)

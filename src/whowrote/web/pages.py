@@ -18,10 +18,9 @@ from starlette.formparsers import FormParser, MultiPartException, MultiPartParse
 from whowrote import __version__
 from whowrote.formatting import count, fine_percent, percent
 from whowrote.ratios import as_ratio
-from whowrote.web.access import SESSION, TOKEN
 from whowrote.web.api import engine_of
 from whowrote.web.engine import Engine
-from whowrote.web.limits import RefusalError
+from whowrote.web.limits import SESSION, TOKEN, RefusalError
 from whowrote.web.uploads import Upload
 
 VIEWS = (

@@ -28,9 +28,8 @@ from starlette.exceptions import HTTPException
 from whowrote import __version__
 from whowrote.errors import InputError, first_line
 from whowrote.web import api
-from whowrote.web.access import TOKEN, Access
 from whowrote.web.engine import Counts, Engine
-from whowrote.web.limits import Limits, RefusalError, too_large
+from whowrote.web.limits import TOKEN, Access, Limits, RefusalError, too_large
 
 HERE = Path(__file__).parent
 HEADERS = {

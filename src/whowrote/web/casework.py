@@ -29,8 +29,7 @@ from whowrote.errors import InputError
 from whowrote.web.api import engine_of
 from whowrote.web.limits import RefusalError
 from whowrote.web.pages import attachment, form_of, page, rendered, uploads_of
-from whowrote.web.processes import Job, Processes
-from whowrote.web.trainings import FEATURES, checked_name
+from whowrote.web.processes import FEATURES, Job, Processes, checked_name
 from whowrote.web.uploads import labelled_texts, questioned_texts
 
 router = APIRouter(include_in_schema=False)

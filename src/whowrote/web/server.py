@@ -192,8 +192,7 @@ def create_app(
 ) -> FastAPI:
     """The application: its engine, its interface and its page."""
     from whowrote.web import casework, views
-    from whowrote.web.processes import Processes
-    from whowrote.web.trainings import Trainings
+    from whowrote.web.processes import Processes, Trainings
 
     limits, access = limits or Limits(), access or Access()
     engine = Engine(limits, model)

@@ -28,9 +28,16 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.web.api import engine_of
 from whowrote.web.limits import RefusalError
-from whowrote.web.pages import attachment, form_of, page, rendered, uploads_of
+from whowrote.web.pages import (
+    attachment,
+    form_of,
+    labelled_texts,
+    page,
+    questioned_texts,
+    rendered,
+    uploads_of,
+)
 from whowrote.web.processes import FEATURES, Job, Processes, checked_name
-from whowrote.web.uploads import labelled_texts, questioned_texts
 
 router = APIRouter(include_in_schema=False)
 RUN, REPLAY = "run", "replay"

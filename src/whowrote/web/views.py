@@ -29,9 +29,16 @@ from whowrote.web.api import engine_of
 from whowrote.web.drawings import along_of, chart_of, ngram_marks, runs_of
 from whowrote.web.engine import Engine, Shelf, at_rate, ratio_of
 from whowrote.web.limits import Limits, RefusalError, check_texts
-from whowrote.web.pages import download, form_of, page, rendered, uploads_of
+from whowrote.web.pages import (
+    download,
+    form_of,
+    labelled_texts,
+    page,
+    questioned_texts,
+    rendered,
+    uploads_of,
+)
 from whowrote.web.processes import FEATURES, Trainings
-from whowrote.web.uploads import labelled_texts, questioned_texts
 
 router = APIRouter(include_in_schema=False)
 SHOWN = 5

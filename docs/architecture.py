@@ -25,7 +25,7 @@ PACKAGE, EXPERIMENTS = "whowrote", "whowrote_experiments"
 GROUND = "ground floor"
 """The root modules of the lowest floor, which the picture shows as one box."""
 GROUND_MODULES = (
-    *("errors", "arrays", "runtime", "formatting", "private", "progress", "settings"),
+    *("errors", "arrays", "runtime", "formatting", "private", "progress"),
     *("checks", "distributed", "drafts", "files", "fragments", "schema"),
 )
 

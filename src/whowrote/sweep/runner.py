@@ -24,7 +24,7 @@ from whowrote.distributed import AHEAD, HERE, Here, Machines
 from whowrote.errors import InputError
 from whowrote.files import canonical_json
 from whowrote.progress import Tally, fit_bar
-from whowrote.settings import check_names, checked, from_table, read_toml, section
+from whowrote.schema import check_names, checked, from_table, read_toml, section
 from whowrote.sweep.data import (
     Dataset,
     Part,

@@ -26,7 +26,7 @@ GROUND = "ground floor"
 """The root modules of the lowest floor, which the picture shows as one box."""
 GROUND_MODULES = (
     *("errors", "arrays", "runtime", "formatting", "private", "progress"),
-    *("checks", "distributed", "drafts", "files", "fragments", "schema"),
+    *("checks", "distributed", "drafts", "files", "schema"),
 )
 
 # From the ground up. A room is a package or a module right below `whowrote`; beside it stands what

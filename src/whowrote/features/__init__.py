@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from whowrote.features.adhominem import Attention as Attention
     from whowrote.features.adhominem import SentenceEncoder as SentenceEncoder
     from whowrote.features.adhominem import StyleExtractor as StyleExtractor
-    from whowrote.features.hybrid import Hybrid as Hybrid
     from whowrote.features.interface import ReliabilityWarning as ReliabilityWarning
     from whowrote.features.interface import TextFeatures as TextFeatures
+    from whowrote.features.kinds import Hybrid as Hybrid
     from whowrote.features.ngrams import NGrams as NGrams
     from whowrote.features.streaming import embed_corpus as embed_corpus
 
 _MODULES = {
     "AdHominem": "whowrote.features.adhominem",
     "Attention": "whowrote.features.adhominem",
-    "Hybrid": "whowrote.features.hybrid",
+    "Hybrid": "whowrote.features.kinds",
     "NGrams": "whowrote.features.ngrams",
     "ReliabilityWarning": "whowrote.features.interface",
     "SentenceEncoder": "whowrote.features.adhominem",

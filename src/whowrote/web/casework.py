@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ from whowrote.web.pages import (
     labelled_texts,
     page,
     questioned_texts,
-    rendered,
     uploads_of,
+    watched,
 )
 from whowrote.web.processes import FEATURES, Job, Processes, checked_name
 
@@ -304,13 +304,7 @@ async def events(name: str, request: Request) -> EventSourceResponse:
     job = cases_of(request).job(name)
     if job is None:
         raise RefusalError(404, "nothing runs on this case: start it on its page")
-
-    async def states() -> AsyncIterator[dict[str, str]]:
-        async for state in job.watch():
-            html = rendered("casework.html", job=job, state=state)
-            yield {"event": "state", "data": json.dumps({**state, "html": html})}
-
-    return EventSourceResponse(states())
+    return watched(job, "casework.html")
 
 
 # -- the report ----------------------------------------------------------------------------------

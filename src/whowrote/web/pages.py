@@ -8,8 +8,9 @@ them, with folders. Names are only names: nothing is unpacked to disk, no path o
 from __future__ import annotations
 
 import io
+import json
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -22,6 +23,7 @@ from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
+from sse_starlette.sse import EventSourceResponse
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import FormParser, MultiPartException, MultiPartParser
 
@@ -37,6 +39,7 @@ from whowrote.ratios import as_ratio
 from whowrote.web.api import engine_of
 from whowrote.web.engine import Engine
 from whowrote.web.limits import SESSION, TOKEN, Limits, RefusalError, too_large
+from whowrote.web.processes import Job
 
 VIEWS = (
     ("/", "Ask"),
@@ -109,6 +112,17 @@ def page(request: Request, name: str, /, **values: Any) -> Response:
     if access.token is not None and request.query_params.get("token") == access.token:
         response.set_cookie(TOKEN, access.token, httponly=True, samesite="strict")
     return response
+
+
+def watched(job: Job, template: str) -> EventSourceResponse:
+    """The state of a job whenever it changes, with a template of it."""
+
+    async def states() -> AsyncIterator[dict[str, str]]:
+        async for state in job.watch():
+            html = rendered(template, job=job, state=state)
+            yield {"event": "state", "data": json.dumps({**state, "html": html})}
+
+    return EventSourceResponse(states())
 
 
 def _model_name(engine: Engine) -> str:

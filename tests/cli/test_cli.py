@@ -104,6 +104,55 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
         assert f"whowrote {command}" in answer.stdout.split("Example")[1]
 
 
+def pages(app: typer.Typer) -> dict[str, str]:
+    """The help of every command and of every command of a group, in a window of 80 columns."""
+    found: dict[str, str] = {}
+    group: Any = typer.main.get_group(app)
+    ahead: list[tuple[str, ...]] = [(name,) for name in group.list_commands(None)]
+    while ahead:
+        path = ahead.pop()
+        inner = group
+        for name in path:
+            inner = inner.get_command(None, name)
+        ahead += [(*path, name) for name in getattr(inner, "commands", ())]
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"})
+        found[" ".join(path)] = shown.stdout
+    return found
+
+
+def badly_shown(page: str) -> list[str]:
+    """Lines that are cut or too wide, and explanations in a column of under 24 characters."""
+    lines = page.splitlines()
+    found = [line for line in lines if "\u2026" in line or len(line) > 80]
+    if "Options" in page:
+        shown = next(line for line in reversed(lines) if "--help" in line)
+        column = len(shown) - shown.rindex("  Show") if "  Show" in shown else 0
+        found += [shown] if 0 < column < 24 else []
+    return found
+
+
+def test_no_help_is_cut_in_eighty_columns() -> None:
+    shown = pages(app)
+    assert len(shown) > len(COMMANDS) + 10
+    assert {path: badly_shown(page) for path, page in shown.items() if badly_shown(page)} == {}
+
+
+def test_a_help_that_is_cut_is_seen() -> None:
+    planted = typer.Typer()
+
+    @planted.command()
+    def one(a_rather_long_name_of_an_option_that_is_on_by_default: bool = True) -> None:
+        """A command."""
+
+    @planted.command()
+    def two(number: int = typer.Option(3, min=0, max=4294967295)) -> None:
+        """Another."""
+
+    shown = pages(planted)
+    assert badly_shown(shown["one"])
+    assert not badly_shown(shown["two"])
+
+
 def test_help_lists_every_command_and_an_example() -> None:
     answer = runner.invoke(app, ["--help"])
     assert answer.exit_code == 0

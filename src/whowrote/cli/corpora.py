@@ -23,6 +23,7 @@ from whowrote.cli.options import (
     Ray,
     Reading,
     Seed,
+    between,
     corpus_options,
     say,
     told_on_stderr,
@@ -43,22 +44,32 @@ _EXAMPLES = 3
 _PAIRS = 20  # on screen; --json, --out and --graph have all of the budget
 
 
+NearDuplicates = Annotated[bool, typer.Option("--near-duplicates", hidden=True)]
+"""So by default, and may be said."""
+
+
 @corpus_options()
 def audit(
     corpus: CorpusPath,
     reading: Reading = PLAIN,
     max_document_mb: Annotated[
-        float, typer.Option(min=0, max=1e6, help="The largest document or line, in megabytes.")
+        float,
+        typer.Option(callback=between(0, 1e6), help="The largest document or line, in megabytes."),
     ] = 20,
-    near_duplicates: Annotated[
-        bool, typer.Option(help="Look for near duplicates, the slowest part.")
-    ] = True,
+    no_near_duplicates: Annotated[
+        bool,
+        typer.Option("--no-near-duplicates", help="Do not look for near ones, the slowest part."),
+    ] = False,
+    _near_duplicates: NearDuplicates = False,
     similarity: Annotated[
-        float, typer.Option(min=0.1, max=1, help="Shared shingles that make a near duplicate.")
+        float,
+        typer.Option(callback=between(0.1, 1), help="Shared shingles that make a near duplicate."),
     ] = 0.7,
-    min_texts: Annotated[int, typer.Option(min=0, help="Authors with fewer texts are listed.")] = 5,
+    min_texts: Annotated[
+        int, typer.Option(callback=between(0), help="Authors with fewer texts are listed.")
+    ] = 5,
     min_words: Annotated[
-        int, typer.Option(min=0, help="Authors with fewer words are listed.")
+        int, typer.Option(callback=between(0), help="Authors with fewer words are listed.")
     ] = 2_500,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +85,7 @@ def audit(
 
     findings = audit_corpus(
         _load(corpus, max_document_bytes=int(max_document_mb * 1e6), **asdict(reading)),
-        near_duplicates=near_duplicates,
+        near_duplicates=not no_near_duplicates,
         min_texts=min_texts,
         min_words=min_words,
         similarity=similarity,
@@ -280,12 +291,14 @@ Against = Annotated[
     Path | None, typer.Option(help="Accounts of another platform: pairs across both alone.")
 ]
 StyleSize = Annotated[str, typer.Option(help="Of style: small, or large and slower.")]
-Budget = Annotated[int, typer.Option(min=1, help="Pairs that people can review.")]
+Budget = Annotated[int, typer.Option(callback=between(1), help="Pairs that people can review.")]
 Rate = Annotated[float, typer.Option(help="Share of the reported pairs that may be wrong.")]
 Expect = Annotated[
     float | None, typer.Option(help="How many links there are; default: the likeliest number.")
 ]
-MinWords = Annotated[int, typer.Option(min=1, help="Accounts of fewer words are left out.")]
+MinWords = Annotated[
+    int, typer.Option(callback=between(1), help="Accounts of fewer words are left out.")
+]
 Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
 TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
 GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]

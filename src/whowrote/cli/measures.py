@@ -18,6 +18,7 @@ from whowrote.cli.options import (
     Ray,
     Reading,
     Seed,
+    between,
     corpus_options,
     folder_to_write,
     say,
@@ -32,9 +33,12 @@ if TYPE_CHECKING:
     from whowrote.held_out import LeftOut
 
 CONFUSIONS = 5
-Strangers = Annotated[
-    bool, typer.Option(help="Leave people out whole, in turn: are their texts refused?")
+NoStrangers = Annotated[
+    bool,
+    typer.Option("--no-strangers", help="Leave nobody out whole to see if strangers are refused."),
 ]
+Strangers = Annotated[bool, typer.Option("--strangers", hidden=True)]
+"""So by default, and may be said."""
 Baselines = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,9 +57,11 @@ def evaluate(
     corpus: CorpusPath,
     baseline: Baselines = None,
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
+        int | None,
+        typer.Option(callback=between(2), help="Parts; default: five, fewer for few texts."),
     ] = None,
-    strangers: Strangers = True,
+    no_strangers: NoStrangers = False,
+    _strangers: Strangers = False,
     verify: Verify = False,
     features: Features = "hybrid",
     plots: Plots = None,
@@ -84,7 +90,9 @@ def evaluate(
         attributor = Attributor(features, random_state=seed)
         where: dict[str, Any] = {"seed": seed, "machines": machines}
         found = cross_validate(texts, attributor, baselines=baseline or (), n_folds=folds, **where)
-        left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, **where)
+        left_out = people_left_out(
+            texts, attributor, strangers=not no_strangers, verify=verify, **where
+        )
     if as_json:
         plain = {**found.to_dict(), **left_out.to_dict()}
         say(json.dumps(plain, ensure_ascii=False))
@@ -207,7 +215,8 @@ def demo(
         str, typer.Option(help="A president who is not enrolled, by full name.")
     ] = "Abraham Lincoln",
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Chooses the held-out addresses.")
+        int,
+        typer.Option(callback=between(0), max=2**32 - 1, help="Chooses the held-out addresses."),
     ] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,

@@ -25,6 +25,7 @@ from whowrote.cli.options import (
     Reading,
     Seed,
     Verbose,
+    between,
     corpus_options,
     say,
     told_on_stderr,
@@ -149,7 +150,9 @@ def attribute(
     texts: Annotated[
         list[str], typer.Argument(help="Text files, folders or tables of texts; - is stdin.")
     ],
-    top: Annotated[int, typer.Option(min=1, help="Candidates shown for each text.")] = 3,
+    top: Annotated[
+        int, typer.Option(callback=between(1), help="Candidates shown for each text.")
+    ] = 3,
     ratios: Annotated[
         bool, typer.Option("--ratios", help="Print likelihood ratios; one text has them anyhow.")
     ] = False,
@@ -307,7 +310,9 @@ def verify(
     a table says what it makes of probabilities beforehand. Exit status 0 if the ratio is above 1,
     for one author, and 1 if it is below.
 
-    Example: `whowrote verify one.txt other.txt` or `whowrote verify --known their_letters/ new.txt`
+    Example: `whowrote verify one.txt other.txt`
+
+    Example: `whowrote verify --known their_letters/ new.txt`
     """
     from whowrote.attribution.jobs import verify_texts
 

@@ -17,6 +17,7 @@ from whowrote.cli.options import (
     Quiet,
     Reading,
     Seed,
+    between,
     corpus_options,
     file_to_write,
     say,
@@ -87,7 +88,7 @@ def zeta(
     b: Annotated[str, typer.Argument(help="The other side.")],
     corpus: Annotated[Path | None, typer.Option(help="Texts in which A and B are authors.")] = None,
     segment_words: Annotated[int, typer.Option(help="Words of a segment.")] = 2000,
-    top: Annotated[int, typer.Option(min=1, help="Words of either side.")] = 30,
+    top: Annotated[int, typer.Option(callback=between(1), help="Words of either side.")] = 30,
     plot: Plot = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -146,7 +147,10 @@ def tree(
     questioned: Questioned = None,
     leave_out: LeaveOut = None,
     samples: Annotated[
-        int, typer.Option(min=0, help="Join known texts to samples of so many words; 0: do not.")
+        int,
+        typer.Option(
+            callback=between(0), help="Join known texts to samples of so many words; 0: do not."
+        ),
     ] = 0,
     strength: Annotated[float, typer.Option(help="Share of trees that must have a group.")] = 0.5,
     newick: Annotated[Path | None, file_to_write("Write the tree.")] = None,
@@ -277,7 +281,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="The other side.")],
     model: Annotated[Path | None, typer.Option(help="A model as reference for the ratio.")] = None,
     prior: Annotated[float | None, typer.Option(help="Probability of one author before.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Words of either side.")] = 15,
+    top: Annotated[int, typer.Option(callback=between(1), help="Words of either side.")] = 15,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -348,7 +352,9 @@ def stress(
     noise: Annotated[
         list[float] | None, typer.Option(help="Share of wrong letters; may be repeated.")
     ] = None,
-    most: Annotated[int, typer.Option(min=10, help="Texts of a condition at most.")] = 400,
+    most: Annotated[
+        int, typer.Option(callback=between(10), help="Texts of a condition at most.")
+    ] = 400,
     seed: Seed = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,

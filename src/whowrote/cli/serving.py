@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whowrote.cli.options import say
+from whowrote.cli.options import between, say
 from whowrote.errors import InputError
 
 EXTRA = "pip install 'whowrote[web]'"
@@ -19,7 +19,9 @@ def serve(
     model: Annotated[
         Path | None, typer.Argument(help="The folder that `whowrote train` wrote; may be left out.")
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option(callback=between(0, 65535), help="0 takes a free one.")
+    ] = 8765,
     host: Annotated[
         str, typer.Option(help="The address to listen at; beyond this machine a token is demanded.")
     ] = "127.0.0.1",

@@ -22,6 +22,7 @@ from whowrote.cli.options import (
     Device,
     Ray,
     Reading,
+    between,
     corpus_options,
     say,
     told_on_stderr,
@@ -67,7 +68,7 @@ def embed(
     ] = False,
     as_json: AsJson = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress bar and no closing line.")
+        bool, typer.Option("--quiet", "-q", help="No progress bar and no closing line.")
     ] = False,
 ) -> None:
     """Turn every text of a corpus into a vector of its author's style.
@@ -171,7 +172,8 @@ def train(
     config: Annotated[Path, typer.Argument(help="TOML file: corpora, network, batches, training.")],
     device: Device = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Leave after so many minutes, ready to be resumed.")
+        float | None,
+        typer.Option(callback=between(0), help="Leave after so many minutes, ready to be resumed."),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Go on from the checkpoint in the output folder, if any.")
@@ -257,7 +259,7 @@ def sweep(
         typer.Option("--test", help="Show test errors too. To be read once, at the end."),
     ] = False,
     ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a grid of models on every split, and show the best by development error.

@@ -244,6 +244,17 @@ def test_verify_without_a_model(tmp_path: Path) -> None:
     assert "people who write English (blogs" in shown
 
 
+def test_known_texts_in_several_folders_are_told(tmp_path: Path) -> None:
+    addresses = read_addresses()
+    for folder, text in (("ann", addresses[0].text), ("bob", addresses[9].text)):
+        write(tmp_path / "known" / folder, [text])
+    (tmp_path / "new.txt").write_text(addresses[1].text, encoding="utf-8")
+    for known, told in (("known", True), ("known/ann", False)):
+        arguments = ["verify", "--known", str(tmp_path / known), str(tmp_path / "new.txt")]
+        said = " ".join(runner.invoke(app, arguments).stderr.split())
+        assert ("lie in 2 folders ('ann', 'bob')" in said) == told
+
+
 def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
     before = (place / "m" / "manifest.json").read_bytes()
     said = run("enroll", place / "m", place / "more", "--out", place / "m2")

@@ -38,6 +38,7 @@ from whowrote.formatting import (
     count,
     fine_percent,
     percent,
+    quoted,
     screen,
     table,
 )
@@ -318,6 +319,13 @@ def verify(
 
     with told_on_stderr(CorpusWarning):
         found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
+    folders = sorted({str(Path(text).parent) for text in found.first})
+    if len(folders) > 1:
+        say(
+            f"whowrote: the known texts lie in {len(folders)} folders ({quoted(folders, most=5)}) "
+            "and are weighed as texts by one person: if there are more, give the folder of one",
+            err=True,
+        )
     if as_json:
         say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:

@@ -320,11 +320,10 @@ def verify(
     with told_on_stderr(CorpusWarning):
         found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
     folders = sorted({str(Path(text).parent) for text in found.first})
-    if len(folders) > 1:
+    if len(folders) > 1:  # likely by several people
+        told = f"lie in {len(folders)} folders ({quoted(folders, most=5)})"
         say(
-            f"whowrote: the known texts lie in {len(folders)} folders ({quoted(folders, most=5)}) "
-            "and are weighed as texts by one person: if there are more, give the folder of one",
-            err=True,
+            f"whowrote: the known texts {told} and count as one person's: give one folder", err=True
         )
     if as_json:
         say(json.dumps(found.to_dict(), ensure_ascii=False))

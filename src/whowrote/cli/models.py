@@ -321,10 +321,8 @@ def verify(
         found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
     folders = sorted({str(Path(text).parent) for text in found.first})
     if len(folders) > 1:  # likely by several people
-        told = f"lie in {len(folders)} folders ({quoted(folders, most=5)})"
-        say(
-            f"whowrote: the known texts {told} and count as one person's: give one folder", err=True
-        )
+        told = f"lie in {len(folders)} folders ({quoted(folders, most=5)}) and"
+        say(f"whowrote: the known texts {told} count as one person's: give one folder", err=True)
     if as_json:
         say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:

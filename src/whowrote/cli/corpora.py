@@ -116,8 +116,8 @@ def _show_audit(findings: Audit) -> None:
 def _audited_authors(findings: Audit) -> Table:
     from rich.box import HEAVY_HEAD
 
-    known = sum(count.author is not None for count in findings.authors)
-    title = f"{findings.documents} texts, {findings.words} words, {known} known authors"
+    known = sum(one.author is not None for one in findings.authors)
+    title = f"{count(findings.documents, 'text')}, {findings.words} words, {known} known authors"
     columns = ("author", ">texts", ">words", ">median words", ">groups")
     made = table(title, *columns, box=HEAVY_HEAD, title_justify="center")
     for one in findings.authors[:_ROWS]:
@@ -142,12 +142,12 @@ def _sections(findings: Audit) -> dict[str, list[str] | None]:
             for line in findings.boilerplate
         ],
         f"authors with under {settings.min_texts} texts or {settings.min_words} words": [
-            f"{thin.author}: {thin.texts} texts, {thin.words} words"
+            f"{thin.author}: {count(thin.texts, 'text')}, {thin.words} words"
             for thin in findings.thin_authors
         ],
         f"languages (first {languages.characters} characters of {languages.examined} of "
         f"{languages.of} texts)": [
-            f"{name}: {texts} texts" for name, texts in languages.texts.items()
+            f"{name}: {count(texts, 'text')}" for name, texts in languages.texts.items()
         ],
         "groups that would leak between training and test": [
             f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
@@ -241,7 +241,7 @@ def _show_clusters(found: Clustering) -> None:
 
 
 def _group_table(found: Clustering) -> Table:
-    title = f"{found.texts} texts in {found.n_groups} groups"
+    title = f"{found.texts} texts in {count(found.n_groups, 'group')}"
     made = table(title, ">group", ">texts", "most typical")
     for group in found.groups:
         made.add_row(str(group.number), str(group.size), _escaped(", ".join(group.typical)))

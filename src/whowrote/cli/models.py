@@ -390,7 +390,7 @@ def enroll(
 
 
 def _show_enrolled(done: EnrolledMore) -> None:
-    names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
+    names = ", ".join(f"{author.name} ({count(author.texts, 'text')})" for author in done.new)
     say(
         f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
         f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"

@@ -135,7 +135,8 @@ def _show_zeta(found: Zeta) -> None:
         if found.chance is None
         else f"chance reaches {found.chance:.2f} in 1 of 20 shufflings"
     )
-    console.print(f"{sizes} of about {found.segment_words:,} words; {chance}.", highlight=False)
+    long = f"about {found.segment_words:,} words, shorter texts whole"
+    console.print(f"{sizes} of {long}; {chance}.", highlight=False)
 
 
 # -- whowrote tree -------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def _show_tree(found: Consensus) -> None:
     )
     made = table("", "questioned text", "stands with", ">share of trees")
     for row, author in enumerate(found.authors):
-        if author is None:
+        if author is None and any(found.authors):
             company = found.company(row)
             known = company[1].items() if company else ()
             said = ", ".join(f"{name} ({n})" for name, n in known) or "no text of known author"

@@ -27,7 +27,7 @@ from whowrote.cli.options import (
     say,
     told_on_stderr,
 )
-from whowrote.formatting import screen, table
+from whowrote.formatting import count, screen, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,14 +112,15 @@ def _embedded(done: Embedded) -> str:
     made = done.texts - done.found
     speed = f"{made / done.seconds:.0f} texts/s" if made else "nothing to embed"
     found = f", {done.found} found done already" if done.found else ""
-    return f"{done.texts} texts, {done.dimensions} dimensions{found}, {speed}\nVectors: {done.out}"
+    made_of = f"{count(done.texts, 'text')}, {done.dimensions} dimensions"
+    return f"{made_of}{found}, {speed}\nVectors: {done.out}"
 
 
 def _remarks(done: Embedded) -> list[str]:
     """What the user should know even when nothing else is printed."""
     from whowrote.features.interface import FEW_TOKENS
 
-    lines = [f"{count} texts of the corpus: {kind}" for kind, count in sorted(done.notes.items())]
+    lines = [f"{count(n, 'text')} of the corpus: {kind}" for kind, n in sorted(done.notes.items())]
     if done.short:
         lines.append(
             f"{done.short} of {done.texts} texts have fewer than {FEW_TOKENS} tokens; their "

@@ -33,7 +33,7 @@ from whowrote.attribution.verification import packaged_extractor
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError, did_you_mean
 from whowrote.features.counting import Block, plain
-from whowrote.formatting import printable
+from whowrote.formatting import count, printable
 from whowrote.progress import tell
 
 N_WORDS = 500
@@ -184,8 +184,8 @@ def check_texts(corpus: Corpus, n_words: int) -> None:
     """Whether a corpus can be laid out as a table or a tree."""
     if not 3 <= len(corpus) <= MOST_TEXTS:
         raise InputError(
-            f"the corpus has {len(corpus)} texts; a table of distances needs 3 to {MOST_TEXTS:,}: "
-            "give so many, or cut a longer text into passages"
+            f"the corpus has {count(len(corpus), 'text')}; a table of distances needs 3 to "
+            f"{MOST_TEXTS:,}: give so many, or cut a longer text into passages"
         )
     if n_words < 1:
         raise InputError(f"n_words is {n_words}; it must be at least 1: give 500")

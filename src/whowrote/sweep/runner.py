@@ -384,6 +384,11 @@ class _Options:
 def read_config(path: str | os.PathLike[str]) -> Config:
     """Read and check a file; whatever is wrong with it is one sentence."""
     path = Path(path)
+    if path.suffix.lower() in (".npz", ".parquet"):
+        raise InputError(
+            f"'{path}' is a table of vectors; a sweep is asked for by a TOML file that names it: "
+            f'write [data] and vectors = "{path.name}" into grid.toml, and give that'
+        )
     tables = read_toml(path)
     check_names(tables, SECTIONS, "the file")
     columns = checked(_Data, section(tables, "data"), "[data]")

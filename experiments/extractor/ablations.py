@@ -25,7 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from evaluate import Material, evaluate, read_material, thinned
+from evaluate import Material, Read, evaluate, read_material, thinned
 
 from whowrote import __version__
 from whowrote.checks import choose_device
@@ -106,14 +106,18 @@ def config_of(
 
 
 def run_variant(
-    variant: str, config: Config, material: Material, device: str | None
+    variant: str,
+    config: Config,
+    material: Material,
+    device: str | None,
+    read: Read | None = None,
 ) -> dict[str, Any]:
     """Train and evaluate."""
     began = perf_counter()
     outcome = train(config, device=device, on_evaluation=_tell)
     trained = perf_counter() - began
     network = outcome.extractor.network
-    figures = evaluate(outcome.extractor, material, str(choose_device(device)))
+    figures = evaluate(outcome.extractor, material, str(choose_device(device)), read=read)
     return {
         "variant": variant,
         "version": __version__,

@@ -30,8 +30,16 @@ from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.corpus.texts import load
+from whowrote.features.bag import GramRows
 from whowrote.features.encoder import DevicePieces, encode, in_eight_bits
-from whowrote.features.extractor.preparation import number, pieces_of, read_domain, rows_of
+from whowrote.features.extractor.preparation import (
+    Numbered,
+    number,
+    pieces_of,
+    read_domain,
+    rows_of,
+)
+from whowrote.features.pieces import PieceRows
 from whowrote.features.reading import SECTION, DeviceCorpus, Extractor, embed, read_extractor
 from whowrote.files import write_text
 from whowrote.metrics import Pairs, balanced_pairs, cosines, verify
@@ -60,6 +68,15 @@ class Material:
     blog30: Texts | None = None
     domains: Mapping[tuple[str, int], Texts] = field(default_factory=dict)
     probes: Mapping[str, Texts] = field(default_factory=dict)
+
+    def sets(self) -> list[Texts]:
+        """Blog-30, the domains, the probes."""
+        blog30 = [self.blog30] if self.blog30 else []
+        return [*blog30, *self.domains.values(), *self.probes.values()]
+
+    def texts(self) -> list[str]:
+        """All texts in the order of the sets."""
+        return [text for own in self.sets() for text in own.texts]
 
 
 def read_material(
@@ -109,23 +126,40 @@ def _sides(name: str, path: Path, sides: Sequence[int]) -> list[Texts]:
     return [Texts([domain.texts[row] for row in own], domain.authors[own]) for own in rows]
 
 
+@dataclass(frozen=True)
+class Read:
+    """Texts by the tables of an extractor: tokens, n-grams and word pieces."""
+
+    numbered: Numbered
+    grams: GramRows | None
+    pieces: PieceRows | None
+
+
+def read_texts(extractor: Extractor, texts: Sequence[str]) -> Read:
+    """Tokenised by all cores; any extractor with the same tables can be given the result."""
+    return Read(
+        number(texts, extractor.vocabulary, CORES),
+        None if extractor.ngrams is None else rows_of(texts, extractor.ngrams, CORES),
+        None if extractor.pieces is None else pieces_of(texts, extractor.pieces, CORES),
+    )
+
+
 def levs_of(
-    extractor: Extractor, texts: Sequence[str], device: str, longest: int
+    extractor: Extractor, texts: Sequence[str] | Read, device: str, longest: int
 ) -> NDArray[np.float32]:
-    """The LEVs of texts, tokenised by all cores; the network goes to the device and stays there."""
-    numbered = number(texts, extractor.vocabulary, CORES)
-    rows = None if extractor.ngrams is None else rows_of(texts, extractor.ngrams, CORES)
-    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device, rows)
+    """The LEVs of texts; the network goes to the device and stays there."""
+    read = texts if isinstance(texts, Read) else read_texts(extractor, texts)
+    numbered = read.numbered
+    corpus = DeviceCorpus.place(numbered.tokens, numbered.types, device, read.grams)
     bounds = (numbered.offsets[:-1], numbered.lengths)
     windows = 8192 if torch.device(device).type == "cuda" else 256
     network = extractor.network.to(device)  # training hands it over on the CPU
     levs = embed(network, corpus, *bounds, longest=longest, windows=windows)
     found: NDArray[np.float32] = levs.cpu().numpy()
-    if network.encoder is None or extractor.pieces is None:
+    if network.encoder is None or read.pieces is None:
         return found
-    rows_of_pieces = pieces_of(texts, extractor.pieces, CORES)
-    places = (rows_of_pieces.offsets[:-1], rows_of_pieces.lengths)
-    placed = DevicePieces.place(rows_of_pieces, device)
+    places = (read.pieces.offsets[:-1], read.pieces.lengths)
+    placed = DevicePieces.place(read.pieces, device)
     encoded = encode(in_eight_bits(network.encoder), placed, *places, at_once=TEXTS_AT_ONCE)
     second = encoded.cpu().numpy()
     return second if network.encoder.shape.alone else np.concatenate([found, second], axis=1)
@@ -152,13 +186,15 @@ def curve(scored: Sequence[Scored]) -> LogisticRegression:
 
 
 def evaluate(
-    extractor: Extractor, material: Material, device: str, longest: int = SECTION
+    extractor: Extractor,
+    material: Material,
+    device: str,
+    longest: int = SECTION,
+    read: Read | None = None,
 ) -> dict[str, Any]:
-    """Everything that is reported of one extractor."""
-    sets = [*([material.blog30] if material.blog30 else []), *material.domains.values()]
-    sets += material.probes.values()
-    began = perf_counter()
-    levs = levs_of(extractor, [text for own in sets for text in own.texts], device, longest)
+    """Everything that is reported of one extractor; ``read`` are all texts, read before."""
+    sets, began = material.sets(), perf_counter()
+    levs = levs_of(extractor, read or material.texts(), device, longest)
     record: dict[str, Any] = {"longest": longest, "embedding_seconds": perf_counter() - began}
     cut = iter(np.split(levs, np.cumsum([len(own.texts) for own in sets])[:-1]))
     if material.blog30:

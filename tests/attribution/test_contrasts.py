@@ -18,8 +18,8 @@ from whowrote.attribution.contrasts import (
     TOLERANCE,
     Contrasts,
     Known,
+    Scaled,
     _kernels,
-    _Scaled,
     first_weights,
     ridge_contrasts,
     view_weights,
@@ -372,6 +372,6 @@ def test_a_unit_counts_once_however_many_texts_it_has() -> None:
 
 def test_common_and_rare_columns_are_multiplied_alike() -> None:
     known = known_rows()
-    scaled = _Scaled.of(known.rows)
+    scaled = Scaled.of(known.rows)
     for product in _kernels(known, scaled, slice(0, None)):
         np.testing.assert_allclose(product, (known.rows @ known.rows.T).toarray(), atol=1e-12)

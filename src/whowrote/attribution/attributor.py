@@ -36,6 +36,7 @@ from whowrote.attribution.fitted_attributor import (
     FittedAttributor,
     TrainingTexts,
 )
+from whowrote.attribution.many_rows import MOST_KERNEL_ROWS
 from whowrote.attribution.profiles import Profiles, text_rows
 from whowrote.attribution.rows import (
     LONG,
@@ -46,7 +47,7 @@ from whowrote.attribution.rows import (
     Passages,
     check_normalise,
     cut_all,
-    learn_from_few,
+    learn_by_ridge,
     learn_to_read,
     mean_per_text,
     n_passages,
@@ -66,13 +67,13 @@ from whowrote.features.kinds import named, require_storable, with_settings
 from whowrote.progress import tell
 
 MOST_FEW = 3000
-"""Up to so many texts each is held out in turn, and each author is."""
+"""Up to so many texts each is held out in turn, and each author is; of more, folds and groups."""
 MOST_ROWS, LEAST_PASSAGES = 1500, 4
 """Long texts are learnt from by so many passages in all, and each by so many at least."""
 WHOLE = 1000
 """Texts up to one and a half times as many words are read whole, where most are short."""
-MOST_FOLDS = 20
-"""Folds in which few texts are held out, as far as authors have as many."""
+MOST_FOLDS, FOLDS_OF_MANY = 20, 5
+"""Folds in which few texts, and many, are held out, as far as authors have as many."""
 MEMBERS = 5
 FEW_ROWS = 1000
 MANY_ROWS = 4000
@@ -113,7 +114,7 @@ class Attributor(BaseEstimator):
         editor or a subject decided, and not the author.
     false_attributions : the share of texts by people who are not enrolled that may be given to one
         who is. Whatever looks less like somebody enrolled is "none of these"; 1 names somebody
-        always. It is learnt from authors left out in turn, up to 3,000 texts.
+        always. It is learnt from authors left out in turn, up to some 24,000 texts.
     none_below : answer "none of these" also where a text is so unusual for the best author that
         fewer than this share of their own texts would be; None means 2 % where
         ``false_attributions`` could not be learnt, else 0.
@@ -165,8 +166,7 @@ class Attributor(BaseEstimator):
         codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
         pieces = n_passages(np.array(corpus.word_counts), int(self.passage_words or WORDS))
         require_two_rows(corpus.author_names, np.repeat(codes, pieces))
-        learn = self._learn_from_few if self._few(corpus) else self._learn_from_many
-        learnt, model, held_out = learn(corpus, codes)
+        learnt, model, held_out = self._learn(corpus, codes)
         passages = learnt.read.passages
         rows = codes[passages.document]
         blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
@@ -204,13 +204,15 @@ class Attributor(BaseEstimator):
         """The texts as they are read."""
         return [normalised(text, self.normalise) for text in corpus.texts]
 
-    def _few(self, corpus: Corpus) -> bool:
-        """Whether every text can be held out from a regression on all others."""
-        return (
-            self.model is None
-            and len(corpus) <= MOST_FEW
-            and len(corpus.author_names) <= MOST_LATENTS
-        )
+    def _learn(
+        self, corpus: Corpus, codes: IntArray
+    ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
+        if self.model is not None or not by_ridge(corpus, self.passage_words or WHOLE):
+            return self._learn_in_folds(corpus, codes)
+        if len(corpus) <= MOST_FEW:
+            return self._learn_from_few(corpus, codes)
+        learnt, model = self._learn_at(corpus, codes, self._lengths(corpus)[-1], many=True)
+        return learnt, model, np.asarray(model.predict_log_proba(learnt.as_new.V))
 
     def _lengths(self, corpus: Corpus) -> list[int]:
         """Of passages, to choose from: whole texts but for long ones, and short passages."""
@@ -238,10 +240,11 @@ class Attributor(BaseEstimator):
         return best[1:]
 
     def _learn_at(
-        self, corpus: Corpus, codes: IntArray, words: int
+        self, corpus: Corpus, codes: IntArray, words: int, many: bool = False
     ) -> tuple[Learnt, MixtureVAEClassifier]:
         groups, seed = _by_appearance(np.array(corpus.units)), int(self.random_state)
-        n_folds = int(np.clip(usual_groups(codes, groups), 2, MOST_FOLDS))
+        most = FOLDS_OF_MANY if many else MOST_FOLDS
+        n_folds = int(np.clip(usual_groups(codes, groups), 2, most))
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
         counts = np.array(corpus.word_counts)
         long = float(np.median(np.bincount(groups, counts))) > SHORT_WORK
@@ -249,13 +252,13 @@ class Attributor(BaseEstimator):
         most = max(LEAST_PASSAGES, MOST_ROWS // len(corpus))
         passages = cut_all(self._read(corpus), words, min(most, MOST_PASSAGES))
         labels = Labels(codes, folds, groups, counts)
-        learnt = learn_from_few(features, passages, labels, words)
+        learnt = learn_by_ridge(features, passages, labels, words, many)
         model = MixtureVAEClassifier(start="scores", random_state=int(self.random_state))
         model.fit(learnt.read.V, codes[passages.document])
         tell("learning the authors", 1, 1)
         return learnt, model
 
-    def _learn_from_many(
+    def _learn_in_folds(
         self, corpus: Corpus, codes: IntArray
     ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
         """Contrasts in folds, and a mixture that learns from them."""
@@ -412,6 +415,13 @@ class Attributor(BaseEstimator):
         grown = copy.copy(self)
         grown.fitted_ = enroll(self.fitted(), corpus)
         return grown
+
+
+def by_ridge(corpus: Corpus, words: int = WHOLE) -> bool:
+    """Whether texts are few enough for regressions that are solved at once, strangers included."""
+    rows = int(n_passages(np.array(corpus.word_counts), words).clip(max=LEAST_PASSAGES).sum())
+    few = len(corpus) <= MOST_FEW or rows <= MOST_KERNEL_ROWS
+    return few and len(corpus.author_names) <= MOST_LATENTS
 
 
 def _by_content(corpus: Corpus) -> Corpus:

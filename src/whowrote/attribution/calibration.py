@@ -29,6 +29,8 @@ PRIOR_TEXTS = 2.0
 """The mean of all authors counts as so many texts of each: few texts are shrunk towards it."""
 
 
+MOST_SCORES = 3000
+"""Of strangers' texts: more say nothing more of the people, who are fewer."""
 NEARNESS, STANDING = 2, 3
 """Where the figures of strangers have the nearness to the best author's mean, and the standing."""
 
@@ -208,6 +210,8 @@ class Strangers:
     others: FewPeople | None = None
     block: int = 0
     """The block of the features whose nearness counts: see :func:`nearness_block`."""
+    met: float = 0.0
+    """Authors whom a stranger met; 0 in models of before: all but one."""
 
     FIRST: ClassVar = np.array([0.6, 0.6, 0.3, 0.3])
     FIRST_OF_FEW: ClassVar = np.array([0.0, 0.0, 0.5, 0.5])
@@ -230,31 +234,38 @@ class Strangers:
         words: IntArray,
         others: FewPeople | None = None,
         block: int = 0,
+        asked: NDArray[np.bool_] | None = None,
+        met: float = 0.0,
     ) -> Self:
-        """From the figures (texts, 4) of held-out texts, and of the same as strangers' texts."""
+        """From the figures (texts, 4) of held-out texts, and of the same as strangers' texts.
+
+        ``asked`` are the texts of ``outside``, None for all; ``met`` the authors whom they met.
+        """
         both, people = np.concatenate([inside, outside]), len(np.unique(codes))
+        theirs = codes if asked is None else codes[asked]
         few = people < cls.FEW_PEOPLE
         first = cls.FIRST_OF_FEW if few else cls.FIRST
         strength = np.inf if few else cls.STRENGTH
         centers, spreads = both.mean(0), np.maximum(both.std(0), 1e-9)
         scaled = [(one - centers) / spreads for one in (inside, outside)]
-        scores = np.empty((2, len(codes)))
+        scores = np.empty(len(codes)), np.empty(len(theirs))
         for author in np.unique(codes):
-            own = codes == author
-            weights = _separating(scaled[0][~own], scaled[1][~own], first, strength)
-            scores[:, own] = [one[own] @ weights for one in scaled]
+            own, other = codes == author, theirs == author
+            weights = _separating(scaled[0][~own], scaled[1][~other], first, strength)
+            scores[0][own], scores[1][other] = scaled[0][own] @ weights, scaled[1][other] @ weights
         found = cls(
             centers,
             spreads,
             _separating(scaled[0], scaled[1], first, strength),
-            np.sort(scores[1]),
+            _thinned(np.sort(scores[1])),
             np.zeros(0),
             len(codes),
             people,
-            float(np.sqrt(cls._between(scores[1], codes) / people)),
+            float(np.sqrt(cls._between(scores[1], theirs) / len(np.unique(theirs)))),
             len(codes) / people,
             others if few else None,
             block,
+            met or people - 1.0,
         )
         shares = found._drawn(found._by_scores(scores[0]), inside, words)
         return replace(found, own=np.sort(shares[right]))
@@ -296,7 +307,8 @@ class Strangers:
         else:
             wide = spread * np.sqrt(1 + 2 / n + self.doubt**2)
             once = stdtr(min(nu, n - 1), (middle - scores) / wide)
-        among = -np.expm1(np.log1p(-np.minimum(once, 1 - 1e-12)) * self.people / (self.people - 1))
+        more = self.people / (self.met or self.people - 1)
+        among = -np.expm1(np.log1p(-np.minimum(once, 1 - 1e-12)) * more)
         return np.asarray(np.maximum(among, self.least))
 
     def _ranks(self, scores: FloatArray) -> FloatArray:
@@ -321,6 +333,18 @@ class Strangers:
     def missed(self, rate: float) -> float:
         """The share of enrolled authors' own texts that get nobody, or another, at a rate."""
         return 1.0 - float((self.own_shares() <= rate).sum()) / self.held_out
+
+
+def _thinned(scores: FloatArray) -> FloatArray:
+    """Of many sorted scores, those at equal ranks.
+
+    >>> _thinned(np.arange(4 * MOST_SCORES))[:3].tolist()
+    [1, 5, 9]
+    """
+    if len(scores) <= MOST_SCORES:
+        return scores
+    ranks = (np.arange(MOST_SCORES) + 0.5) * len(scores) / MOST_SCORES - 0.5
+    return np.asarray(scores[ranks.astype(np.int64)])
 
 
 def _separating(

@@ -215,7 +215,7 @@ class Ridge:
 
 def ridge_contrasts(known: Known, parts: Mapping[str, slice]) -> tuple[Contrasts, Held]:
     """One linear map per author, all views in one, and what it would answer to held-out rows."""
-    scaled = _Scaled.of(known.rows)
+    scaled = Scaled.of(known.rows)
     views = [view for view in VIEWS if set(view) <= set(parts)]
     kernels = {name: _kernels(known, scaled, own) for name, own in parts.items()}
     solved = []
@@ -250,7 +250,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class _Scaled:
+class Scaled:
     """Dense columns are standardised first; sparse ones have unit length."""
 
     mean: FloatArray | None
@@ -258,25 +258,27 @@ class _Scaled:
 
     @classmethod
     def of(cls, rows: Any) -> Self:
+        """How the columns of these rows are scaled."""
         if is_sparse(rows):
             return cls(None, None)
         spread = rows.std(axis=0)
         return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0) * np.sqrt(rows.shape[1]))
 
     def part(self, rows: Any, own: slice) -> Any:
+        """Some columns, scaled."""
         if self.mean is None or self.scale is None:
             return sparse.csr_matrix(rows[:, own])
         return ((rows - self.mean) / self.scale)[:, own]
 
     def undone(self, maps: FloatArray, bias: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The same answers from rows as they are."""
+        """Maps of rows as they are that give the same answers."""
         if self.mean is None or self.scale is None:
             return maps, bias
         maps = maps / self.scale[:, None]
         return maps, bias - self.mean @ maps
 
 
-def _kernels(known: Known, scaled: _Scaled, own: slice) -> list[FloatArray]:
+def _kernels(known: Known, scaled: Scaled, own: slice) -> list[FloatArray]:
     """Products of rows, of rows as new and of rows as a stranger's, with all rows."""
     rows = scaled.part(known.rows, own)
     sides = (rows, scaled.part(known.as_new, own), scaled.part(known.as_stranger, own))

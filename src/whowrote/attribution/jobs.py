@@ -67,15 +67,14 @@ def train_model(
     ``normalise`` are what texts are read without; see :class:`Attributor`.
     """
     # late: only learning needs scikit-learn
-    from whowrote.attribution.attributor import MOST_FEW, Attributor
+    from whowrote.attribution.attributor import Attributor, by_ridge
     from whowrote.features.adhominem import AdHominem
     from whowrote.features.kinds import with_weights
 
     if features == "hybrid" and not normalise and len(corpus.author_names) >= MANY:
         own = None if weights is None else AdHominem(weights).fitted()
         return _train_many(corpus, out, extractor=own, seed=seed, overwrite=overwrite)
-    few = len(corpus) <= MOST_FEW
-    chosen = features if weights is None else with_weights(features, weights, few)
+    chosen = features if weights is None else with_weights(features, weights, by_ridge(corpus))
     with timed() as stopwatch, storage.new_folder(out, overwrite=overwrite) as draft:
         attributor = Attributor(chosen, normalise=tuple(normalise), random_state=seed).fit(corpus)
         tell("calibrating", 1, 1)

@@ -82,7 +82,13 @@ _STRANGERS = record(
         "held_out": _COUNT,
         "people": _COUNT,
     },
-    {"doubt": number(0), "texts": number(0), "others": maybe(_OTHERS), "block": whole(0, 9)},
+    {
+        "doubt": number(0),
+        "texts": number(0),
+        "others": maybe(_OTHERS),
+        "block": whole(0, 9),
+        "met": number(0),
+    },
 )
 _CALIBRATION = record(
     {

@@ -10,17 +10,19 @@ contrasts, a few columns an author; dense ones are passed on as they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from whowrote import checks
 from whowrote.arrays import FloatArray, IntArray, per_text
 from whowrote.attribution.contrasts import Contrasts, Known, ridge_contrasts
+from whowrote.attribution.many_rows import contrasts_of_many
 from whowrote.estimators.scaling import is_sparse
 from whowrote.features.counting import COMMON, WORD
 from whowrote.features.interface import FittedFeatures
@@ -246,29 +248,51 @@ class Labels:
     words: IntArray
 
 
-def learn_from_few(features: Any, passages: Passages, labels: Labels, words: int) -> Learnt:
-    """Fit features and contrasts by ridge regression."""
-    extra, m = parts_of_long(passages), len(passages.texts)
-    document = np.concatenate([passages.document, extra.document])
+def learn_by_ridge(
+    features: Any, passages: Passages, labels: Labels, words: int, many: bool = False
+) -> Learnt:
+    """Fit features and contrasts by ridge regression.
+
+    One text of ``many`` changes neither the columns nor what is rare: as if new, rows are as they
+    are. Of few, long passages are learnt from in parts as well.
+    """
+    extra = Passages((), np.array([], dtype=np.intp)) if many else parts_of_long(passages)
+    m, document = len(passages.texts), np.concatenate([passages.document, extra.document])
     X: Any = features.fit_transform([*passages.texts, *extra.texts])
     fitted: FittedFeatures = features.fitted()
     codes, folds, units = (one[document] for one in (labels.codes, labels.folds, labels.units))
-    if is_sparse(X):
+    if not is_sparse(X):
+        X = np.asarray(X, float)
+    as_new = as_stranger = X = X.astype(np.float32) if many else X
+    if is_sparse(X) and not many:
         as_new, as_stranger = (features.as_new(X, own) for own in (units, codes))
-    else:
-        X = as_new = as_stranger = np.asarray(X, float)
     asked, usual = (
         np.arange(len(document)) < m,
         float(np.median(np.bincount(labels.units, labels.words))),
     )
     known = Known(X, as_new, as_stranger, codes, folds, document, asked, labels.units, usual)
-    contrasts, found = ridge_contrasts(known, fitted.parts())
+    solve = contrasts_of_many if many else ridge_contrasts
+    contrasts, found = solve(known, fitted.parts())
     own = found.held_out[:m]
+    if many:
+        read = new = Read(passages, _compared(X, fitted.blocks()), own)
+    else:
+        read, new = Read(passages, X[:m], own), Read(passages, as_new[:m], own)
     return Learnt(
         Reader(fitted, contrasts, words),
-        Read(passages, X[:m], own),
-        Read(passages, as_new[:m], own),
+        read,
+        new,
         found.strangers[:m],
         int(folds.max()) + 1,
         labels.units,
     )
+
+
+def _compared(rows: Any, blocks: Mapping[str, slice]) -> Any:
+    """Rows with nothing behind the columns of profiles: of many texts, the rest is not kept."""
+    stop = max(own.indices(rows.shape[1])[1] for own in blocks.values())
+    if not is_sparse(rows) or stop == rows.shape[1]:
+        return rows
+    kept = sparse.csr_matrix(rows[:, :stop])
+    kept.resize(rows.shape)
+    return kept

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from whowrote.arrays import FloatArray, IntArray, per_text
@@ -79,7 +80,9 @@ def calibrate(
     evidence = per_text(log_proba - truth.log_share, read.passages.document)
     pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
     every = figures(read, log_proba, profiles, learnt.reader.contrasts)
-    nearness = profiles.own_nearness(text_rows(learnt.read), codes, text_rows(read), learnt.units)
+    rows = text_rows(learnt.read)
+    new = rows if read is learnt.read else text_rows(read)
+    nearness = profiles.own_nearness(rows, codes, new, learnt.units)
     every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
     answers = pooling.log_proba(evidence, counts, log_prior)
     held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
@@ -90,11 +93,21 @@ def calibrate(
     people = len(truth.log_share)
     block = nearness_block(nearness.shape[1], truth.words, people)
     inside = best_figures(norms, every, answers, truth.words, people, block)
+    absent = _absent(learnt)
     outside = _as_strangers(learnt, model, calibration, profiles, truth, block)
     right = answers.argmax(axis=1) == codes
     others = FewPeople.of(learnt.reader.features)
-    strangers = Strangers.fit(inside, right, outside, codes, truth.words, others, block)
+    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
+    met = float(people - absent[asked].sum(axis=1).mean())
+    strangers = Strangers.fit(inside, right, outside, codes, truth.words, others, block, asked, met)
     return replace(calibration, strangers=strangers)
+
+
+def _absent(learnt: Learnt) -> NDArray[np.bool_]:
+    """Of each text as a stranger's, who was left out; everybody where it was not asked so."""
+    assert learnt.strangers is not None  # for the type checker
+    missing = np.isnan(learnt.strangers).astype(np.float64)
+    return np.asarray(per_text(missing, learnt.read.passages.document) > 0)
 
 
 def _as_strangers(
@@ -105,23 +118,32 @@ def _as_strangers(
     truth: Truth,
     block: int,
 ) -> FloatArray:
-    """The figures of every text as answered by what knows nothing of its author."""
+    """The figures of all texts that were answered by what knows nothing of their authors."""
     assert learnt.strangers is not None  # for the type checker
     passages, codes, features = learnt.read.passages, truth.codes, learnt.reader.features
     # An author who is not there has no contrast; a middling one says nothing for or against.
-    own = np.isnan(learnt.strangers)
-    contrasts = np.where(own, np.nanmean(learnt.strangers, axis=1)[:, None], learnt.strangers)
+    absent = _absent(learnt)
+    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
+    there = np.isnan(learnt.strangers)
+    middling = np.nanmean(
+        np.where(asked[passages.document][:, None], learnt.strangers, 0.0), axis=1
+    )
+    contrasts = np.where(there, middling[:, None], learnt.strangers)
     log_proba = model.score(contrasts).log_proba.mean(axis=0)
     evidence = per_text(log_proba - truth.log_share, passages.document)
     log_prior = prior_of(truth.prior, truth.log_share)
     answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
-    answers[np.arange(len(codes)), codes] = -np.inf
+    answers[absent & asked[:, None]] = -np.inf
     answers = log_softmax(answers, axis=1)
-    rows = text_rows(learnt.read), codes, text_rows(learnt.as_new)
+    own, new = learnt.read, learnt.as_new
+    texts = text_rows(own)
+    of_texts = texts, codes, texts if new is own else text_rows(new)
     every = [
-        profiles.as_strangers(*rows, features.blocks(), features.origins(), learnt.units),
+        profiles.as_strangers(*of_texts, features.blocks(), features.origins(), learnt.units),
         mean_per_text(log_proba, passages)[..., None],
         mean_per_text(contrasts, passages)[..., None],
     ]
     figures, people = np.concatenate(every, axis=-1), len(truth.log_share)
-    return best_figures(calibration.norms, figures, answers, truth.words, people, block)
+    return best_figures(
+        calibration.norms, figures[asked], answers[asked], truth.words[asked], people, block
+    )

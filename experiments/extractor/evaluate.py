@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.corpus.texts import load
-from whowrote.features.bag import GramRows
+from whowrote.features.layers import GramRows
 from whowrote.features.encoder import DevicePieces, encode, in_eight_bits
 from whowrote.features.extractor.preparation import (
     Numbered,

@@ -41,7 +41,7 @@ COMMANDS = {
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
     "case": "cases",
-    "serve": "serving",
+    "serve": "measures",
     "demo": "measures",
     **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
 }

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from whowrote.attribution import Attributor
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.jobs import Trained
 from whowrote.cli import app, main
-from whowrote.cli.models import _show_trained
+from whowrote.cli.models import _answer_table, _show_answers, _show_trained
 from whowrote.demo import read_addresses
 from whowrote.errors import InputError
 from whowrote.features import Hybrid, StyleExtractor
@@ -268,6 +269,21 @@ def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
     assert agree.mean() > 0.8
     assert grown.id_ != old.id_
     assert grown.predict_proba(new).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_an_unknown_share_of_strangers_is_a_dash_and_both_rules_are_told(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    answer = Attributor.load(place / "m").attribute(texts_by(0, 1))[0]
+    known = replace(answer, stranger=0.012, false_attributions=0.05, none_below=0.0)
+    new = replace(answer, stranger=None, false_attributions=None, none_below=0.02)
+    for pair in ([known, new], [new, known]):
+        assert sorted(_answer_table(pair, 3).columns[3].cells) == ["-", "1.2%"]
+        _show_answers(pair, 3, False)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "strangers above 5%" in shown
+        assert "typicality below 2%" in shown
 
 
 def test_evaluate(place: Path, tmp_path: Path) -> None:

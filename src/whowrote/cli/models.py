@@ -215,10 +215,11 @@ def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> Non
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
+    rules = " or ".join(dict.fromkeys(map(_rule, answers)))
     many = " `whowrote inspect` says how many of their own texts that costs."
     console.print(
         f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
-        f"authors ({_rule(answers[0])}).{many if 2 * none > len(answers) else ''} A probability is "
+        f"authors ({rules}).{many if 2 * none > len(answers) else ''} A probability is "
         "no proof.",
         highlight=False,
     )
@@ -250,9 +251,9 @@ def _candidates(answer: Attribution, top: int) -> str:
 
 
 def _stranger(answer: Attribution) -> str:
-    """The share of strangers, told apart from the limit that decides."""
-    share, limit = answer.stranger or 0.0, answer.false_attributions
-    return fine_percent(share) if limit is None else beside_limit(share, limit)
+    """The share of strangers, told apart from the limit; unknown of somebody enrolled later."""
+    share, limit = answer.stranger, answer.false_attributions
+    return "-" if share is None or limit is None else beside_limit(share, limit)
 
 
 def _typicality(answer: Attribution) -> str:
@@ -266,7 +267,7 @@ def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
     from rich.markup import escape
 
     look = {"pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold underline"}
-    known = answers[0].stranger is not None
+    known = any(answer.stranger is not None for answer in answers)
     figures = [">strangers"] if known else []
     last = ["candidates"] if top else []
     made = table("", "text", "answer", ">tokens", *figures, ">typicality", *last, **look)

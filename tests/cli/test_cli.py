@@ -4,6 +4,8 @@ import atexit
 import gc
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -135,6 +137,39 @@ def test_no_help_is_cut_in_eighty_columns() -> None:
     shown = pages(app)
     assert len(shown) > len(COMMANDS) + 10
     assert {path: badly_shown(page) for path, page in shown.items() if badly_shown(page)} == {}
+
+
+def not_understood(example: str) -> str:
+    """What is wrong with a command line, known from its words alone; nothing runs."""
+    words = shlex.split(example)
+    command: Any = typer.main.get_group(app)
+    try:
+        while hasattr(command, "get_command"):
+            command = command.get_command(None, words.pop(0))
+        command.make_context("example", words)
+    except Exception as problem:
+        return f"{example}: {problem}"
+    return ""
+
+
+def examples() -> list[str]:
+    """Every example in the help of a command or of a group."""
+    group: Any = typer.main.get_group(app)
+    commands = [group.get_command(None, name) for name in COMMANDS]
+    commands += [one for each in commands for one in getattr(each, "commands", {}).values()]
+    said = "\n".join(f"{one.help}\n{one.epilog}" for one in commands)
+    return [one.split(" > ")[0] for one in re.findall(r"Example: `whowrote ([^`]+)`", said)]
+
+
+def test_every_example_in_help_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # that a result can be written is probed
+    found = examples()
+    assert len(found) > len(COMMANDS)
+    assert [not_understood(one) for one in found if not_understood(one)] == []
+    assert "--nonsense" in not_understood("train letters/ --nonsense")
+    assert "seed" in not_understood("train letters/ --seed -1")
 
 
 def test_a_help_that_is_cut_is_seen() -> None:

@@ -8,15 +8,17 @@ rows an inverse costs too much, but a product of :math:`K` with some columns doe
 is solved for all authors at once, once with all rows, once for every fold without its rows, and
 once for every group of authors without the rows of the group and of a fold: the diagonal :math:`M`
 is zero at what is left out. Each of these starts where the one before it ended. The conditioner is
-that of Frangella, Tropp and Udell (2023), from the leading directions
-:math:`U \Lambda U^\top \approx K`:
+that of Frangella, Tropp and Udell (2023): with the leading directions
+:math:`U \Lambda U^\top \approx K` and :math:`\mu` the mean of :math:`\lambda D`,
 
-.. math:: P^{-1} = I + U \left( \frac{\Lambda_r + \mu}{\Lambda + \mu} - I \right) U^\top
+.. math:: P = M \left( U (\Lambda - \Lambda_r) U^\top + (\Lambda_r + \mu) I \right) M, \qquad
+    (\Lambda_r + \mu) P^{-1} = M - M U \left( \frac{\Lambda_r + \mu}{\Lambda - \Lambda_r}
+    + U^\top M U \right)^{-1} U^\top M
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -107,25 +109,24 @@ class _System:
     kernel: Matrix
     penalty: Matrix
     directions: Matrix
-    shrinking: Matrix
+    values: FloatArray
 
     @classmethod
     def of(cls, kernel: Matrix, known: Known) -> Self:
+        """The system of all rows."""
         # Every author counts alike, or one would look rarer when a text of theirs is held out.
         thinness = np.bincount(known.codes)[known.codes] * known.n_authors / len(known.codes)
         penalty = (PENALTY * thinness).astype(np.float32)[:, None]
-        vectors, values = _leading(kernel, min(DIRECTIONS, len(kernel) // 4))
-        mean = float(penalty.mean())
-        shrinking = (values[-1] + mean) / (values + mean) - 1
-        return cls(kernel, penalty, vectors, shrinking.astype(np.float32)[:, None])
+        return cls(kernel, penalty, *_leading(kernel, min(DIRECTIONS, len(kernel) // 4)))
 
     def solve(self, targets: Matrix, there: NDArray[np.bool_], start: Matrix) -> Matrix:
         """A for the rows that are there; others have zero."""
         mask = there.astype(np.float32)[:, None]
+        conditioned = self._conditioner(mask)
         found, aims = start * mask, targets * mask
         left = (aims - self._times(found)) * mask
         goal = TOLERANCE * np.linalg.norm(aims, axis=0)
-        towards = step = self._conditioned(left) * mask
+        towards = step = conditioned(left)
         size = _dots(left, towards)
         for _ in range(STEPS):
             if (np.linalg.norm(left, axis=0) <= goal).all():
@@ -134,17 +135,21 @@ class _System:
             length = size / np.maximum(_dots(step, ahead), 1e-30)
             found += length * step
             left -= length * ahead
-            towards = self._conditioned(left) * mask
+            towards = conditioned(left)
             before, size = size, _dots(left, towards)
-            step = towards + size / np.maximum(before, 1e-30) * step
+            step = (towards + size / np.maximum(before, 1e-30) * step).astype(np.float32)
         return found
 
     def _times(self, columns: Matrix) -> Matrix:
         return np.asarray(self.kernel @ columns + self.penalty * columns)
 
-    def _conditioned(self, columns: Matrix) -> Matrix:
-        part = self.directions @ (self.shrinking * (self.directions.T @ columns))
-        return np.asarray(columns + part)
+    def _conditioner(self, mask: Matrix) -> Callable[[Matrix], Matrix]:
+        """What divides by P, up to a factor."""
+        rest = self.values[-1] + float(self.penalty.mean())
+        away, own = np.maximum(self.values - self.values[-1], 1e-6), self.directions * mask
+        inner = np.linalg.inv(np.diag(rest / away) + (own.T @ own).astype(np.float64))
+        turned = own @ inner.astype(np.float32)
+        return lambda columns: np.asarray(columns - turned @ (own.T @ columns))
 
 
 def _dots(first: Matrix, second: Matrix) -> Matrix:

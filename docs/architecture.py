@@ -25,8 +25,8 @@ PACKAGE, EXPERIMENTS = "whowrote", "whowrote_experiments"
 GROUND = "ground floor"
 """The root modules of the lowest floor, which the picture shows as one box."""
 GROUND_MODULES = (
-    *("errors", "arrays", "runtime", "formatting", "private", "progress", "settings"),
-    *("checks", "distributed", "drafts", "files", "fragments", "schema"),
+    *("errors", "arrays", "runtime", "formatting", "private", "progress"),
+    *("checks", "distributed", "drafts", "files", "schema"),
 )
 
 # From the ground up. A room is a package or a module right below `whowrote`; beside it stands what
@@ -92,7 +92,7 @@ def modules_of(source: Path, package: str) -> dict[str, Path]:
 def room_of(module: str) -> str:
     """The first part of a dotted name below ``whowrote``; the package itself is ``__init__``.
 
-    >>> room_of("whowrote.model.fast.precision"), room_of("whowrote")
+    >>> room_of("whowrote.model.precision"), room_of("whowrote")
     ('model', '__init__')
     >>> room_of("whowrote_experiments.table1")
     'whowrote_experiments'

@@ -23,8 +23,8 @@ STANDARD = sys.stdlib_module_names - {
 MODEL_MAY_IMPORT = {"torch", "jaxtyping", *STANDARD}
 MODEL_MAY_USE = {"model", "errors", "private"}
 
-# Some 250 lines a file: what a new capability needs may come in, a second copy may not.
-MOST_FILES, MOST_LINES, LONGEST_FUNCTION = 175, 500, 60
+# Some 270 lines a file: what a new capability needs may come in, a second copy may not.
+MOST_FILES, MOST_LINES, LONGEST_FUNCTION = 155, 500, 60
 
 
 def modules_of(source: Path) -> dict[str, Path]:
@@ -222,7 +222,7 @@ def test_the_experiments_may_import_everything(tmp_path: Path) -> None:
         ("model/mixture", "from whowrote.files import write", ["model imports files"]),
         ("model/mixture", "import triton", ["model imports triton"]),
         ("model/mixture", "from pathlib import Path", ["model imports pathlib"]),
-        ("model/fast/gradients", "import numpy", ["model imports numpy"]),
+        ("model/gradients", "import numpy", ["model imports numpy"]),
         ("model/mixture", "import torch\nfrom whowrote.errors import InputError", []),
     ],
 )

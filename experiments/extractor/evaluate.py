@@ -30,7 +30,6 @@ from sklearn.linear_model import LogisticRegression
 
 from whowrote import __version__
 from whowrote.corpus.texts import load
-from whowrote.features.bag import GramRows
 from whowrote.features.encoder import DevicePieces, encode, in_eight_bits
 from whowrote.features.extractor.preparation import (
     Numbered,
@@ -39,6 +38,7 @@ from whowrote.features.extractor.preparation import (
     read_domain,
     rows_of,
 )
+from whowrote.features.layers import GramRows
 from whowrote.features.pieces import PieceRows
 from whowrote.features.reading import SECTION, DeviceCorpus, Extractor, embed, read_extractor
 from whowrote.files import write_text

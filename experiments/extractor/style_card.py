@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from card import History, about, read_history, short_texts
 
+from whowrote.features.adhominem import PRETRAINED_STYLE
 from whowrote.features.reading import Extractor, read_extractor
-from whowrote.features.style_extractor import PRETRAINED_STYLE
 from whowrote.files import write_text
 from whowrote_experiments.page import MISSING, as_table, fill
 

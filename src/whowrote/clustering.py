@@ -50,7 +50,7 @@ from whowrote.estimators.fitted_classifier import Fit
 from whowrote.estimators.scaling import Scaling
 from whowrote.features.interface import TextFeatures
 from whowrote.features.kinds import named
-from whowrote.formatting import clipped
+from whowrote.formatting import clipped, count
 from whowrote.metrics import matched_share
 from whowrote.model import Rows
 from whowrote.progress import listening, tell
@@ -386,8 +386,8 @@ def _check(corpus: Corpus, n_authors: object) -> None:
     what, fewest = ("choosing a number of authors", FEWEST_AUTO) if auto else ("grouping", FEWEST)
     if len(corpus) < fewest:
         raise InputError(
-            f"the corpus has {len(corpus)} texts and {what} needs at least {fewest}: add texts, or "
-            "cut long ones into passages"
+            f"the corpus has {count(len(corpus), 'text')} and {what} needs at least {fewest}: add "
+            "texts, or cut long ones into passages"
         )
     whole = isinstance(n_authors, Integral) and not isinstance(n_authors, bool)
     if not auto and not (whole and 1 <= int(str(n_authors)) <= len(corpus)):

@@ -82,7 +82,7 @@ class CrossValidation:
         return plain
 
     def _repr_html_(self) -> str:
-        from whowrote.fragments import grid, paragraph  # late: for notebooks alone
+        from whowrote.formatting import grid, paragraph  # late: for notebooks alone
 
         columns = ["method", ">error", ">95 % interval", ">macro-F1", ">log-loss", ">ECE"]
         rows = [_row_of(method) for method in self.methods]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whowrote.errors import InputError
 from whowrote.files import write_text
-from whowrote.fragments import escaped as _text
+from whowrote.formatting import escaped as _text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -124,7 +124,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Fragment:
-    """HTML that was made elsewhere, and escaped there (:mod:`whowrote.fragments`)."""
+    """HTML that was made elsewhere, and escaped there (:mod:`whowrote.formatting`)."""
 
     markup: str
 

@@ -36,7 +36,7 @@ from math import prod
 from typing import Any
 
 from whowrote.errors import InputError
-from whowrote.settings import from_table, read_toml, section
+from whowrote.schema import from_table, read_toml, section
 
 KINDS = ("vae", "linear-svm", "rbf-svm", "ngram-svm", "attributor")
 READERS = ("ngram-svm", "attributor")

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from whowrote.arrays import FloatArray, IntArray
-from whowrote.baselines.svm import minimum_margins
+from whowrote.baselines.classic import minimum_margins
 
 
 def fit(

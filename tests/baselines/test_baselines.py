@@ -19,8 +19,8 @@ from whowrote.baselines import (
     NGramSVM,
     StudentTMixtureClassifier,
 )
+from whowrote.baselines.classic import cross_scores, fit_temperature, log_probabilities
 from whowrote.baselines.densities import Component, factor, fit_student_t, shared_scale
-from whowrote.baselines.svm import cross_scores, fit_temperature, log_probabilities
 from whowrote.errors import InputError
 from whowrote.features import NGrams
 

@@ -23,8 +23,7 @@ from whowrote.attribution.verification import (
     fit_verifier,
 )
 from whowrote.case import Case
-from whowrote.case.chain import append, read_log
-from whowrote.case.exhibits import problems
+from whowrote.case.exhibits import append, problems, read_log
 from whowrote.case.findings import RATIO, TOO_LITTLE, compute, run, weigh
 from whowrote.case.replay import compared, replay
 from whowrote.cli import app

@@ -9,7 +9,7 @@ import pytest
 from attribution.people import name, texts_by
 from case.conftest import add
 from whowrote.case import Case
-from whowrote.case.closed_set import learn_curve
+from whowrote.case.conditions import learn_curve
 from whowrote.case.dossier import contents, page_one, render
 from whowrote.case.findings import NOT_VALIDATED, RATIO, compute, run
 from whowrote.errors import InputError

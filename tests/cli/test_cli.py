@@ -4,6 +4,8 @@ import atexit
 import gc
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -102,6 +104,88 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
         answer = runner.invoke(app, [command, flag], env={"COLUMNS": "100"})
         assert answer.exit_code == 0
         assert f"whowrote {command}" in answer.stdout.split("Example")[1]
+
+
+def pages(app: typer.Typer) -> dict[str, str]:
+    """The help of every command and of every command of a group, in a window of 80 columns."""
+    found: dict[str, str] = {}
+    group: Any = typer.main.get_group(app)
+    ahead: list[tuple[str, ...]] = [(name,) for name in group.list_commands(None)]
+    while ahead:
+        path = ahead.pop()
+        inner = group
+        for name in path:
+            inner = inner.get_command(None, name)
+        ahead += [(*path, name) for name in getattr(inner, "commands", ())]
+        shown = CliRunner().invoke(app, [*path, "--help"], env={"COLUMNS": "80"})
+        found[" ".join(path)] = shown.stdout
+    return found
+
+
+def badly_shown(page: str) -> list[str]:
+    """Lines that are cut or too wide, and explanations in a column of under 24 characters."""
+    lines = page.splitlines()
+    found = [line for line in lines if "\u2026" in line or len(line) > 80]
+    if "Options" in page:
+        shown = next(line for line in reversed(lines) if "--help" in line)
+        column = len(shown) - shown.rindex("  Show") if "  Show" in shown else 0
+        found += [shown] if 0 < column < 24 else []
+    return found
+
+
+def test_no_help_is_cut_in_eighty_columns() -> None:
+    shown = pages(app)
+    assert len(shown) > len(COMMANDS) + 10
+    assert {path: badly_shown(page) for path, page in shown.items() if badly_shown(page)} == {}
+
+
+def not_understood(example: str) -> str:
+    """What is wrong with a command line, known from its words alone; nothing runs."""
+    words = shlex.split(example)
+    command: Any = typer.main.get_group(app)
+    try:
+        while hasattr(command, "get_command"):
+            command = command.get_command(None, words.pop(0))
+        command.make_context("example", words)
+    except Exception as problem:
+        return f"{example}: {problem}"
+    return ""
+
+
+def examples() -> list[str]:
+    """Every example in the help of a command or of a group."""
+    group: Any = typer.main.get_group(app)
+    commands = [group.get_command(None, name) for name in COMMANDS]
+    commands += [one for each in commands for one in getattr(each, "commands", {}).values()]
+    said = "\n".join(f"{one.help}\n{one.epilog}" for one in commands)
+    return [one.split(" > ")[0] for one in re.findall(r"Example: `whowrote ([^`]+)`", said)]
+
+
+def test_every_example_in_help_is_understood(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # that a result can be written is probed
+    found = examples()
+    assert len(found) > len(COMMANDS)
+    assert [not_understood(one) for one in found if not_understood(one)] == []
+    assert "--nonsense" in not_understood("train letters/ --nonsense")
+    assert "seed" in not_understood("train letters/ --seed -1")
+
+
+def test_a_help_that_is_cut_is_seen() -> None:
+    planted = typer.Typer()
+
+    @planted.command()
+    def one(a_rather_long_name_of_an_option_that_is_on_by_default: bool = True) -> None:
+        """A command."""
+
+    @planted.command()
+    def two(number: int = typer.Option(3, min=0, max=4294967295)) -> None:
+        """Another."""
+
+    shown = pages(planted)
+    assert badly_shown(shown["one"])
+    assert not badly_shown(shown["two"])
 
 
 def test_help_lists_every_command_and_an_example() -> None:

@@ -152,7 +152,7 @@ def test_one_author_and_one_text_are_findings_not_errors(run: Run, tmp_path: Pat
     path = broken(tmp_path, "posts.csv", b"author,text\nAnn,only this\n")
     status, out, _ = run(path)
     assert status == 0
-    assert "Ann: 1 texts, 2 words" in out
+    assert "Ann: 1 text, 2 words" in out
 
 
 def test_undecodable_bytes_are_told(run: Run, tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from whowrote.cli import app
 from whowrote.corpus.texts import load
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, StyleExtractor, embed_corpus
+from whowrote.features.adhominem import PRETRAINED_STYLE
 from whowrote.features.streaming import Choice, Part, part_path
-from whowrote.features.style_extractor import PRETRAINED_STYLE
 from whowrote.files import sha256_of
 from whowrote.sweep.data import read_vectors
 
@@ -160,7 +160,7 @@ def test_skipped_and_short_texts_are_told(tmp_path: Path) -> None:
     answer = run(corpus, "--out", tmp_path / "a.parquet")
     assert answer.exit_code == 0, answer.output
     assert "1 of 2 texts have fewer than 20 tokens" in answer.stderr
-    assert "1 texts of the corpus: empty" in answer.stderr
+    assert "1 text of the corpus: empty" in answer.stderr
 
 
 def test_a_sentence_model_may_take_the_place(

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,11 @@ from whowrote.attribution import Attributor
 from whowrote.attribution.calibration import HeldOut
 from whowrote.attribution.jobs import Trained
 from whowrote.cli import app, main
-from whowrote.cli.models import _show_trained
+from whowrote.cli.models import _answer_table, _show_answers, _show_trained
 from whowrote.demo import read_addresses
 from whowrote.errors import InputError
 from whowrote.features import Hybrid, StyleExtractor
-from whowrote.features.adhominem import PRETRAINED
-from whowrote.features.style_extractor import PRETRAINED_STYLE
+from whowrote.features.adhominem import PRETRAINED, PRETRAINED_STYLE
 from whowrote.files import sha256_of
 
 runner = CliRunner()
@@ -245,6 +245,17 @@ def test_verify_without_a_model(tmp_path: Path) -> None:
     assert "people who write English (blogs" in shown
 
 
+def test_known_texts_in_several_folders_are_told(tmp_path: Path) -> None:
+    addresses = read_addresses()
+    for folder, text in (("ann", addresses[0].text), ("bob", addresses[9].text)):
+        write(tmp_path / "known" / folder, [text])
+    (tmp_path / "new.txt").write_text(addresses[1].text, encoding="utf-8")
+    for known, told in (("known", True), ("known/ann", False)):
+        arguments = ["verify", "--known", str(tmp_path / known), str(tmp_path / "new.txt")]
+        said = " ".join(runner.invoke(app, arguments).stderr.split())
+        assert ("lie in 2 folders ('ann', 'bob')" in said) == told
+
+
 def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
     before = (place / "m" / "manifest.json").read_bytes()
     said = run("enroll", place / "m", place / "more", "--out", place / "m2")
@@ -258,6 +269,21 @@ def test_enroll_adds_an_author_and_leaves_the_model(place: Path) -> None:
     assert agree.mean() > 0.8
     assert grown.id_ != old.id_
     assert grown.predict_proba(new).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_an_unknown_share_of_strangers_is_a_dash_and_both_rules_are_told(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    answer = Attributor.load(place / "m").attribute(texts_by(0, 1))[0]
+    known = replace(answer, stranger=0.012, false_attributions=0.05, none_below=0.0)
+    new = replace(answer, stranger=None, false_attributions=None, none_below=0.02)
+    for pair in ([known, new], [new, known]):
+        assert sorted(_answer_table(pair, 3).columns[3].cells) == ["-", "1.2%"]
+        _show_answers(pair, 3, False)
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "strangers above 5%" in shown
+        assert "typicality below 2%" in shown
 
 
 def test_evaluate(place: Path, tmp_path: Path) -> None:

@@ -252,6 +252,8 @@ def test_missing_and_unreadable_files(run: Run, config: Path, tmp_path: Path) ->
         f"whowrote: '{tmp_path / 'gone.toml'}' cannot be read (No such file or directory); give "
         "the path of a TOML file\n",
     )
+    (tmp_path / "v.npz").write_bytes(b"PK\x03\x04")
+    assert 'vectors = "v.npz"' in run(tmp_path / "v.npz")[2]
     config.write_bytes(b"\xff\xfe\x00")
     assert run(config)[0] == 2
     config.write_text(CONFIG)

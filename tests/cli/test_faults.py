@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from attribution.people import corpus, name, texts_by
-from whowrote.cli.faults import sentence
+from whowrote.cli import sentence
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and signals of POSIX systems")
 CODE = "import sys; from whowrote.cli import main; sys.argv[0] = 'whowrote'; main()"

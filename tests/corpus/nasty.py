@@ -42,10 +42,9 @@ from whowrote.corpus.texts import load, load_stream
 from whowrote.errors import CorpusWarning, InputError
 from whowrote.features.counting import character_grams, masked, plain, word_grams
 from whowrote.features.vocabulary import spans, spelling
-from whowrote.formatting import one_line, printable
-from whowrote.fragments import grid, paragraph
+from whowrote.formatting import grid, one_line, paragraph, printable
 from whowrote.report import Facts, Paragraph, Section, Table, page
-from whowrote.stylometry.consensus import Consensus, Edge, Group, graphml
+from whowrote.stylometry.delta import Consensus, Edge, Group, graphml
 
 SLOW = 2.0
 LIMIT = 1_000_000

@@ -123,6 +123,9 @@ def test_a_binary_named_directly(tmp_path: Path) -> None:
         message = rf"{name} is a binary file .*not text: give plain text in UTF-8"
         with pytest.raises(InputError, match=message):
             load(tmp_path / name)
+    write(tmp_path, {"rows.npz": b"PK\x03\x04\0\0"})
+    with pytest.raises(InputError, match=r"rows.npz holds vectors, and texts are asked for"):
+        load(tmp_path / "rows.npz")
 
 
 def test_nothing_but_binaries(tmp_path: Path) -> None:

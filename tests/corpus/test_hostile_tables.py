@@ -19,10 +19,9 @@ from whowrote.corpus.office import tidy
 from whowrote.corpus.splits import folds
 from whowrote.corpus.texts import Corpus, load
 from whowrote.errors import InputError
-from whowrote.formatting import one_line, printable
-from whowrote.fragments import escaped
+from whowrote.formatting import escaped, one_line, printable
 from whowrote.plots import Bar, probability_bars, svg
-from whowrote.stylometry.consensus import Consensus, Edge, Group, graphml
+from whowrote.stylometry.delta import Consensus, Edge, Group, graphml
 
 DEEP = "[" * 100_000
 SENTENCES: dict[str, tuple[str, bytes, str]] = {

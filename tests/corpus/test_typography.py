@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from whowrote.corpus.audit import audit
+from whowrote.corpus.audit import MARKS, audit, typography
 from whowrote.corpus.texts import Corpus
-from whowrote.corpus.typography import MARKS, typography
 
 WORDS = ["one", "can", "say", "that", "they", "would", "have", "been", "there", "before", "it"]
 

@@ -34,9 +34,8 @@ import torch
 from attribution.people import corpus, name, texts_by
 from features.made_up import write_corpus
 from whowrote.attribution import jobs, storage
-from whowrote.case.chain import read_log
 from whowrote.case.dossier import write_report
-from whowrote.case.exhibits import Case, problems
+from whowrote.case.exhibits import Case, problems, read_log
 from whowrote.case.findings import run as weigh
 from whowrote.case.replay import replay
 from whowrote.cli import app as command_line

@@ -11,7 +11,6 @@ from scipy import sparse
 from features.made_up import small_config, texts_by
 from whowrote.errors import InputError
 from whowrote.features.adhominem import AdHominem
-from whowrote.features.bag import DeviceRows, GramRows, choose, count_users, leading_directions
 from whowrote.features.counting import spelled_words, word_grams
 from whowrote.features.extractor.driver import Outcome, train
 from whowrote.features.extractor.preparation import (
@@ -23,6 +22,13 @@ from whowrote.features.extractor.preparation import (
 )
 from whowrote.features.extractor.run import WEIGHTS
 from whowrote.features.extractor.start import make_network, start_from
+from whowrote.features.layers import (
+    DeviceRows,
+    GramRows,
+    choose_grams,
+    count_users,
+    leading_directions,
+)
 from whowrote.features.ngrams import NGrams
 from whowrote.features.reading import DeviceCorpus, embed, read_extractor
 from whowrote.features.vocabulary import VocabularySettings
@@ -86,7 +92,7 @@ def test_only_what_the_most_authors_use_has_a_column() -> None:
         count_users(texts[:3], np.array([0, 1, 2])),
         count_users(texts[3:], np.array([3, 4])),
     ]
-    chosen = choose([(counted, 5)], (0, 2))
+    chosen = choose_grams([(counted, 5)], (0, 2))
     known = dict(zip(word_grams("the cow moo").tolist(), spelled_words("the cow moo"), strict=True))
     kept = {known[key] for key in chosen.grams[1].keys.tolist() if key in known}
     assert kept == {"the"}  # by three of five; nothing else is used by two of one count

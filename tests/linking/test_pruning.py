@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from whowrote.errors import InputError
-from whowrote.linking import neighbours as module
-from whowrote.linking.neighbours import exact_neighbours, neighbours
+from whowrote.linking import accounts as module
+from whowrote.linking.accounts import exact_neighbours, neighbours
 
 
 def rows(n: int, size: int = 16) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:

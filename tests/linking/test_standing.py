@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from whowrote.arrays import FloatArray
-from whowrote.linking.neighbours import cohort_size, exact_neighbours, standing, standing_of_all
+from whowrote.linking.accounts import cohort_size, exact_neighbours, standing, standing_of_all
 
 
 def unit(n: int, seed: int, size: int = 6) -> FloatArray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from whowrote.linking.weighing import REACH, LinkRatio, Prior, Simulated, rates
+from whowrote.linking.discovery import REACH, LinkRatio, Prior, Simulated, rates
 
 
 def simulated(shift: float, seed: int = 0) -> Simulated:

@@ -12,8 +12,8 @@ from scipy import stats
 from torch import Tensor
 
 from whowrote.model import Component, DiagonalNormal, Gaussian, Mixture, StudentT
-from whowrote.model.fast.precision import Precision, precision_of
 from whowrote.model.mixture import SMALLEST_DF, from_published_df, log_excess
+from whowrote.model.precision import Precision, precision_of
 
 EXACT = 1e-10
 

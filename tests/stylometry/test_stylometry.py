@@ -18,8 +18,7 @@ from whowrote.plots.style import svg
 from whowrote.plots.trees import consensus_tree, distance_map, zeta_words
 from whowrote.stylometry import consensus, distances, zeta
 from whowrote.stylometry.comparison import keywords, measures
-from whowrote.stylometry.consensus import edge_list, graphml, joined_samples
-from whowrote.stylometry.frequencies import Frequencies
+from whowrote.stylometry.delta import Frequencies, edge_list, graphml, joined_samples
 
 WORDS = [f"w{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(120)]
 runner = CliRunner()

@@ -19,9 +19,8 @@ from attribution.people import strangers, texts_by
 from loading import loaded
 from whowrote.attribution.jobs import open_model
 from whowrote.errors import InputError
-from whowrote.web.access import Access, access_for
 from whowrote.web.engine import Engine, Shelf, at_rate, ratio_of
-from whowrote.web.limits import Limits, RefusalError
+from whowrote.web.limits import Access, Limits, RefusalError, access_for
 from whowrote.web.server import create_app
 
 TEXT = texts_by(2, 1, seed=3)[0]

@@ -7,7 +7,7 @@ import pytest
 
 from whowrote.errors import InputError
 from whowrote.web.limits import Limits, RefusalError
-from whowrote.web.uploads import Upload, labelled_texts, questioned_texts, unpacked
+from whowrote.web.pages import Upload, labelled_texts, questioned_texts, unpacked
 
 LIMITS = Limits()
 

@@ -32,8 +32,8 @@ from whowrote.attribution.rows import mean_per_text
 from whowrote.attribution.storage import fingerprint
 from whowrote.corpus.texts import Corpus
 from whowrote.model import MixtureVAE
-from whowrote.model.fast.precision import lower_factor
 from whowrote.model.mixture import class_statistics, free_factor
+from whowrote.model.precision import lower_factor
 
 
 def enroll(fitted: FittedAttributor, corpus: Corpus) -> FittedAttributor:

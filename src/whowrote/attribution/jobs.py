@@ -22,8 +22,8 @@ from whowrote.attribution.verification import (
     not_english,
     packaged_extractor,
 )
+from whowrote.corpus.audit import typography
 from whowrote.corpus.texts import Corpus, load, load_stream
-from whowrote.corpus.typography import typography
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
 from whowrote.formatting import as_limit

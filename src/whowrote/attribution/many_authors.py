@@ -299,10 +299,10 @@ def _features(
     random: np.random.Generator,
 ) -> FittedHybrid:
     """The extractor, the n-grams of some texts, and the mean of some authors' vectors."""
-    from whowrote.features.adhominem import AdHominem  # late: answers need no scikit-learn
+    # Late: answers need no scikit-learn.
+    from whowrote.features.adhominem import AdHominem, StyleExtractor
     from whowrote.features.kinds import MOST_WORDS_FOR_LARGE
     from whowrote.features.ngrams import NGrams
-    from whowrote.features.style_extractor import StyleExtractor
 
     dense = extractor
     if dense is None:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from whowrote.attribution.occlusion import strongest
-from whowrote.formatting import fine_percent, percent
-from whowrote.fragments import escaped, grid, paragraph, shade
+from whowrote.formatting import escaped, fine_percent, grid, paragraph, percent, shade
 
 if TYPE_CHECKING:
     from whowrote.attribution.answers import Attribution, Comparison

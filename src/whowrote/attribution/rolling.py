@@ -130,8 +130,7 @@ class Rolling:
         return page.getvalue()
 
     def _repr_html_(self) -> str:
-        from whowrote.formatting import percent
-        from whowrote.fragments import grid, paragraph
+        from whowrote.formatting import grid, paragraph, percent
 
         rows = [
             (f"{one.start + 1:,} to {one.end:,}", one.author or "none of these", percent(share))

@@ -8,9 +8,8 @@ All of them answer ``predict`` with the argmax of ``predict_proba``.
 
 from __future__ import annotations
 
-from whowrote.baselines.classic import BurrowsDelta, NGramSVM
+from whowrote.baselines.classic import RBFSVM, BurrowsDelta, LinearSVM, NGramSVM
 from whowrote.baselines.densities import GaussianMixtureClassifier, StudentTMixtureClassifier
-from whowrote.baselines.svm import RBFSVM, LinearSVM
 
 __all__ = [
     "RBFSVM",

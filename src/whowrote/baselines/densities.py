@@ -39,7 +39,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from whowrote.arrays import FloatArray
-from whowrote.baselines.svm import encode
+from whowrote.baselines.classic import encode
 from whowrote.checks import computable
 from whowrote.errors import InputError
 

@@ -23,7 +23,7 @@ from whowrote.case.findings import RATIO, interval_in_words
 from whowrote.errors import InputError
 from whowrote.formatting import as_prior, count, fine_percent, percent
 from whowrote.plots import RatioRow, calibration_plot, ratio_rows, reliability_diagram, svg
-from whowrote.plots.tippett import tippett_plot
+from whowrote.plots.quality import tippett_plot
 from whowrote.ratios import SCALE, as_ratio, strength
 
 if TYPE_CHECKING:

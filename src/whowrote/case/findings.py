@@ -7,7 +7,7 @@ For every questioned text: validation with held-out texts cut to its length; whe
 below the measured floor the answer is "too little text", and no ratio is given. Otherwise there is
 a ratio for each candidate, by a verifier that the candidate was not in, with its interval, within
 the bounds that validation bears out; and who among all is the likeliest. In a closed case the
-second proposition is that another candidate wrote it (:mod:`whowrote.case.closed_set`). Nothing
+second proposition is that another candidate wrote it (:mod:`whowrote.case.conditions`). Nothing
 here depends on the time or the place, so that it can be computed again and compared.
 """
 
@@ -35,8 +35,7 @@ from whowrote.attribution.verification import (
     compare,
     fit_verifier,
 )
-from whowrote.case.closed_set import ClosedCurve, closed_scores
-from whowrote.case.conditions import Conditions, attributable, validate
+from whowrote.case.conditions import ClosedCurve, Conditions, attributable, closed_scores, validate
 from whowrote.case.exhibits import FINDINGS, Case
 from whowrote.corpus.audit import audit
 from whowrote.corpus.texts import Corpus

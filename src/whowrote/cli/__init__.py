@@ -2,13 +2,23 @@
 
 A command's module is imported when the command is asked for, and what it needs when it runs, so
 that ``whowrote --help`` answers without torch or scikit-learn, and no command loads another's.
+
+What the system refuses becomes a sentence and a status here and nowhere else: 2, or 130 where
+somebody pressed Ctrl-C. A full disk, a folder that cannot be written, a name that is too long, a
+pipe whose reader has left: commands let such errors pass, and drafts are gone by the time they are
+here.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import os
+import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import entry_points, requires, version
 from typing import Annotated, Any
@@ -17,8 +27,7 @@ import typer
 from typer.core import TyperGroup
 
 from whowrote import __version__
-from whowrote.cli.faults import guarded, leave, prepare_streams
-from whowrote.errors import InputError
+from whowrote.errors import InputError, first_line
 from whowrote.formatting import printable
 from whowrote.runtime import let_waiting_threads_sleep
 
@@ -32,13 +41,126 @@ COMMANDS = {
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
     "case": "cases",
-    "serve": "serving",
+    "serve": "measures",
     "demo": "measures",
     **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
 }
 """The module of each command, in the order of ``whowrote --help``."""
 PLUGINS = "whowrote.commands"
 """The entry points by which other packages bring commands; the paper's experiments do."""
+
+
+# What the system refuses, as a sentence and a status.
+
+STOPPED = 130
+"""The status of a command that was stopped by Ctrl-C."""
+ANOTHER_PLACE = "give another place"
+CURES = {
+    errno.ENOSPC: f"free some space, or {ANOTHER_PLACE}",
+    errno.EDQUOT: f"free some space, or {ANOTHER_PLACE}",
+    errno.EROFS: ANOTHER_PLACE,
+    errno.EACCES: f"change its permissions, or {ANOTHER_PLACE}",
+    errno.EPERM: f"change its permissions, or {ANOTHER_PLACE}",
+    errno.EFBIG: f"raise the limit of file sizes (ulimit -f), or {ANOTHER_PLACE}",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path: a part of it is a file",
+    errno.EEXIST: "check the path: a part of it is a file or a link that leads nowhere",
+    errno.EISDIR: "give the name of a file",
+    errno.ELOOP: "check the links of the path",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.EIO: "check the disk, and try again",
+    errno.EPIPE: "whoever read the output has left before its end",
+}
+
+
+def sentence(problem: OSError) -> str:
+    """What the system says, of which file, and what can be done.
+
+    >>> sentence(OSError(errno.ENOSPC, "No space left on device", "a.csv"))
+    "'a.csv': No space left on device; free some space, or give another place"
+    """
+    names = [repr(os.fspath(one)) for one in (problem.filename, problem.filename2) if one]
+    said = problem.strerror or first_line(problem)
+    cure = CURES.get(problem.errno or 0, "mend that, and run the command again")
+    return f"{' and '.join(names)}{': ' if names else ''}{said}; {cure}"
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Errors of the system and Ctrl-C inside become what a command ends with."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("stopped by Ctrl-C; what was finished is kept, and nothing is half written")
+        raise typer.Exit(STOPPED) from None
+    except OSError as problem:
+        raise InputError(sentence(problem)) from problem
+    except MemoryError:
+        raise InputError(
+            "there is not enough memory; give fewer texts or fewer workers, or a larger machine"
+        ) from None
+
+
+def say(line: str) -> None:
+    """One line on standard error, if anybody can read it."""
+    try:
+        typer.echo(printable(f"whowrote: {line}"), err=True)
+    except OSError:
+        _to_nowhere(sys.stderr)
+
+
+def prepare_streams() -> None:
+    """Streams that can be used: what is closed is told, and no name fails when it is printed."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as we run)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        say("standard output is closed, so no answer could be read; leave it open, or send it on")
+        sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a name of a file need not be text
+            stream.reconfigure(errors="backslashreplace")
+
+
+def leave(run: Callable[[], Any]) -> None:
+    """Run to the end, print what is wrong, and leave with the status."""
+    status: Any = None
+    try:
+        run()
+    except SystemExit as leaving:
+        status = leaving.code or 0
+        if isinstance(leaving.__context__, BrokenPipeError):  # rich has left in its own way
+            status = _refuse(leaving.__context__)
+    except InputError as problem:
+        say(str(problem))
+        status = 2
+    except KeyboardInterrupt:
+        say("stopped by Ctrl-C")
+        status = STOPPED
+    try:
+        sys.stdout.flush()
+    except OSError as problem:
+        status = status or _refuse(problem)
+        _to_nowhere(sys.stdout)
+    if status is not None:
+        sys.exit(status)
+
+
+def _refuse(problem: OSError) -> int:
+    say(f"standard output: {sentence(problem)}")
+    return 2
+
+
+def _to_nowhere(stream: Any) -> None:
+    """So that the end of the process does not stumble over it once more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+# The commands.
 
 
 class _Commands(TyperGroup):

@@ -107,7 +107,8 @@ def add(
         say(json.dumps({"texts": listed, "head": now.log.head}))
         return
     words = sum(one.words for one in new)
-    say(f"{count(len(new), 'text')} {role}, {words:,} words: {new[0].id} to {new[-1].id}.")
+    ids = new[0].id if len(new) == 1 else f"{new[0].id} to {new[-1].id}"
+    say(f"{count(len(new), 'text')} {role}, {words:,} words: {ids}.")
 
 
 @case.command("run")

@@ -23,6 +23,7 @@ from whowrote.cli.options import (
     Ray,
     Reading,
     Seed,
+    between,
     corpus_options,
     say,
     told_on_stderr,
@@ -43,22 +44,32 @@ _EXAMPLES = 3
 _PAIRS = 20  # on screen; --json, --out and --graph have all of the budget
 
 
+NearDuplicates = Annotated[bool, typer.Option("--near-duplicates", hidden=True)]
+"""So by default, and may be said."""
+
+
 @corpus_options()
 def audit(
     corpus: CorpusPath,
     reading: Reading = PLAIN,
     max_document_mb: Annotated[
-        float, typer.Option(min=0, max=1e6, help="The largest document or line, in megabytes.")
+        float,
+        typer.Option(callback=between(0, 1e6), help="The largest document or line, in megabytes."),
     ] = 20,
-    near_duplicates: Annotated[
-        bool, typer.Option(help="Look for near duplicates, the slowest part.")
-    ] = True,
+    no_near_duplicates: Annotated[
+        bool,
+        typer.Option("--no-near-duplicates", help="Do not look for near ones, the slowest part."),
+    ] = False,
+    _near_duplicates: NearDuplicates = False,
     similarity: Annotated[
-        float, typer.Option(min=0.1, max=1, help="Shared shingles that make a near duplicate.")
+        float,
+        typer.Option(callback=between(0.1, 1), help="Shared shingles that make a near duplicate."),
     ] = 0.7,
-    min_texts: Annotated[int, typer.Option(min=0, help="Authors with fewer texts are listed.")] = 5,
+    min_texts: Annotated[
+        int, typer.Option(callback=between(0), help="Authors with fewer texts are listed.")
+    ] = 5,
     min_words: Annotated[
-        int, typer.Option(min=0, help="Authors with fewer words are listed.")
+        int, typer.Option(callback=between(0), help="Authors with fewer words are listed.")
     ] = 2_500,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +85,7 @@ def audit(
 
     findings = audit_corpus(
         _load(corpus, max_document_bytes=int(max_document_mb * 1e6), **asdict(reading)),
-        near_duplicates=near_duplicates,
+        near_duplicates=not no_near_duplicates,
         min_texts=min_texts,
         min_words=min_words,
         similarity=similarity,
@@ -105,8 +116,8 @@ def _show_audit(findings: Audit) -> None:
 def _audited_authors(findings: Audit) -> Table:
     from rich.box import HEAVY_HEAD
 
-    known = sum(count.author is not None for count in findings.authors)
-    title = f"{findings.documents} texts, {findings.words} words, {known} known authors"
+    known = sum(one.author is not None for one in findings.authors)
+    title = f"{count(findings.documents, 'text')}, {findings.words} words, {known} known authors"
     columns = ("author", ">texts", ">words", ">median words", ">groups")
     made = table(title, *columns, box=HEAVY_HEAD, title_justify="center")
     for one in findings.authors[:_ROWS]:
@@ -131,12 +142,12 @@ def _sections(findings: Audit) -> dict[str, list[str] | None]:
             for line in findings.boilerplate
         ],
         f"authors with under {settings.min_texts} texts or {settings.min_words} words": [
-            f"{thin.author}: {thin.texts} texts, {thin.words} words"
+            f"{thin.author}: {count(thin.texts, 'text')}, {thin.words} words"
             for thin in findings.thin_authors
         ],
         f"languages (first {languages.characters} characters of {languages.examined} of "
         f"{languages.of} texts)": [
-            f"{name}: {texts} texts" for name, texts in languages.texts.items()
+            f"{name}: {count(texts, 'text')}" for name, texts in languages.texts.items()
         ],
         "groups that would leak between training and test": [
             f"{leak.kind}: {_some(leak.documents)}" for leak in findings.leaks
@@ -230,7 +241,7 @@ def _show_clusters(found: Clustering) -> None:
 
 
 def _group_table(found: Clustering) -> Table:
-    title = f"{found.texts} texts in {found.n_groups} groups"
+    title = f"{found.texts} texts in {count(found.n_groups, 'group')}"
     made = table(title, ">group", ">texts", "most typical")
     for group in found.groups:
         made.add_row(str(group.number), str(group.size), _escaped(", ".join(group.typical)))
@@ -280,12 +291,14 @@ Against = Annotated[
     Path | None, typer.Option(help="Accounts of another platform: pairs across both alone.")
 ]
 StyleSize = Annotated[str, typer.Option(help="Of style: small, or large and slower.")]
-Budget = Annotated[int, typer.Option(min=1, help="Pairs that people can review.")]
+Budget = Annotated[int, typer.Option(callback=between(1), help="Pairs that people can review.")]
 Rate = Annotated[float, typer.Option(help="Share of the reported pairs that may be wrong.")]
 Expect = Annotated[
     float | None, typer.Option(help="How many links there are; default: the likeliest number.")
 ]
-MinWords = Annotated[int, typer.Option(min=1, help="Accounts of fewer words are left out.")]
+MinWords = Annotated[
+    int, typer.Option(callback=between(1), help="Accounts of fewer words are left out.")
+]
 Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
 TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
 GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]

@@ -15,6 +15,7 @@ from whowrote.cli.options import (
     ModelPath,
     Quiet,
     Seed,
+    between,
     file_to_write,
     say,
     told_on_stderr,
@@ -53,7 +54,10 @@ def explain(
     ] = None,
     html: Annotated[Path | None, file_to_write("Write a page with the marked text.")] = None,
     draws: Annotated[
-        int, typer.Option(min=2, help="Random deletions beside the marked one, at each share.")
+        int,
+        typer.Option(
+            callback=between(2), help="Random deletions beside the marked one, at each share."
+        ),
     ] = 20,
     seed: Seed = 0,
     as_json: AsJson = False,

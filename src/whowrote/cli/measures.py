@@ -1,8 +1,9 @@
-"""Commands that measure: ``evaluate`` on a corpus of one's own, ``demo`` on embedded addresses."""
+"""Commands that measure and show: ``evaluate`` on one's own corpus, ``demo``, ``serve``."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,12 @@ from whowrote.cli.options import (
     Ray,
     Reading,
     Seed,
+    between,
     corpus_options,
     folder_to_write,
     say,
 )
+from whowrote.errors import InputError
 from whowrote.formatting import fine_percent, percent, screen, table
 
 if TYPE_CHECKING:
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
     from whowrote.evaluation import CrossValidation, Method
     from whowrote.held_out import LeftOut
 
+
 CONFUSIONS = 5
-Strangers = Annotated[
-    bool, typer.Option(help="Leave people out whole, in turn: are their texts refused?")
+NoStrangers = Annotated[
+    bool,
+    typer.Option("--no-strangers", help="Leave nobody out whole to see if strangers are refused."),
 ]
+Strangers = Annotated[bool, typer.Option("--strangers", hidden=True)]
+"""So by default, and may be said."""
 Baselines = Annotated[
     list[str] | None,
     typer.Option(
@@ -53,9 +60,11 @@ def evaluate(
     corpus: CorpusPath,
     baseline: Baselines = None,
     folds: Annotated[
-        int | None, typer.Option(min=2, help="Parts; default: five, fewer for few texts.")
+        int | None,
+        typer.Option(callback=between(2), help="Parts; default: five, fewer for few texts."),
     ] = None,
-    strangers: Strangers = True,
+    no_strangers: NoStrangers = False,
+    _strangers: Strangers = False,
     verify: Verify = False,
     features: Features = "hybrid",
     plots: Plots = None,
@@ -84,7 +93,9 @@ def evaluate(
         attributor = Attributor(features, random_state=seed)
         where: dict[str, Any] = {"seed": seed, "machines": machines}
         found = cross_validate(texts, attributor, baselines=baseline or (), n_folds=folds, **where)
-        left_out = people_left_out(texts, attributor, strangers=strangers, verify=verify, **where)
+        left_out = people_left_out(
+            texts, attributor, strangers=not no_strangers, verify=verify, **where
+        )
     if as_json:
         plain = {**found.to_dict(), **left_out.to_dict()}
         say(json.dumps(plain, ensure_ascii=False))
@@ -207,7 +218,8 @@ def demo(
         str, typer.Option(help="A president who is not enrolled, by full name.")
     ] = "Abraham Lincoln",
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Chooses the held-out addresses.")
+        int,
+        typer.Option(callback=between(0), max=2**32 - 1, help="Chooses the held-out addresses."),
     ] = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -288,3 +300,84 @@ def _best(result: DemoResult) -> str:
 def _share(score: Score) -> str:
     low, high = score.interval.low, score.interval.high
     return f"{score.right} of {score.n} right (95 % interval {low:.0%} to {high:.0%})"
+
+
+EXTRA = "pip install 'whowrote[web]'"
+DEMO = "presidents"
+
+
+def serve(
+    model: Annotated[
+        Path | None, typer.Argument(help="The folder that `whowrote train` wrote; may be left out.")
+    ] = None,
+    port: Annotated[
+        int, typer.Option(callback=between(0, 65535), help="0 takes a free one.")
+    ] = 8765,
+    host: Annotated[
+        str, typer.Option(help="The address to listen at; beyond this machine a token is demanded.")
+    ] = "127.0.0.1",
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="WHOWROTE_TOKEN", help="The token to demand; made up where needed."),
+    ] = None,
+    models: Annotated[
+        Path, typer.Option(help="The folder in which the page saves and finds models.")
+    ] = Path("whowrote-models"),
+    cases: Annotated[
+        Path, typer.Option(help="The folder in which the page keeps cases, with their texts.")
+    ] = Path("whowrote-cases"),
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Twelve presidents, learnt first if that was not done before."),
+    ] = False,
+) -> None:
+    """Open a local page and an HTTP interface: ask, compare, keep cases, train, read the card.
+
+    Binds to this machine alone unless --host says otherwise. Texts that are asked about stay in
+    memory and are never logged. The interface is described at /openapi.json. Needs the extra
+    `web`.
+
+    Example: `whowrote serve letters.model`
+
+    Example: `whowrote serve --demo --port 0` (a model of twelve presidents, at a free port)
+
+    Example: `whowrote serve letters.model --host 0.0.0.0` (to others too: prints a token)
+    """
+    _require_extra()
+    from whowrote.web.limits import access_for
+    from whowrote.web.server import bound_socket, create_app, run
+
+    access = access_for(host, token)
+    if demo and model is None:
+        model = _demo_model(models)
+    listening = bound_socket(host, port)
+    app = create_app(model, models=models, cases=cases, access=access)
+    name = f"[{host}]" if ":" in host else host
+    key = f"/?token={access.token}" if access.token else "/"
+    say(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")
+    run(app, listening)
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    needed = ("fastapi", "uvicorn", "sse_starlette", "python_multipart", "jinja2")
+    missing = [name for name in needed if find_spec(name) is None]
+    if missing:
+        raise InputError(f"the page needs {', '.join(missing)}, not installed here: {EXTRA}")
+
+
+def _demo_model(models: Path) -> Path:
+    """The model of the demo, learnt from addresses that come with the installation."""
+    from whowrote.attribution.jobs import train_model
+    from whowrote.demo import OUTSIDER, as_corpus, hold_out, read_addresses
+    from whowrote.progress import stage_bars
+
+    out = models / f"{DEMO}.model"
+    if not out.is_dir():
+        say("Learning twelve presidents, once; about a minute.")
+        trial = hold_out(read_addresses(), presidents=12, outsider=OUTSIDER, seed=0)
+        os.makedirs(models, exist_ok=True)
+        with stage_bars():
+            train_model(as_corpus(trial.training), out)
+    return out

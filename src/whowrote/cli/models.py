@@ -25,6 +25,7 @@ from whowrote.cli.options import (
     Reading,
     Seed,
     Verbose,
+    between,
     corpus_options,
     say,
     told_on_stderr,
@@ -37,6 +38,7 @@ from whowrote.formatting import (
     count,
     fine_percent,
     percent,
+    quoted,
     screen,
     table,
 )
@@ -149,7 +151,9 @@ def attribute(
     texts: Annotated[
         list[str], typer.Argument(help="Text files, folders or tables of texts; - is stdin.")
     ],
-    top: Annotated[int, typer.Option(min=1, help="Candidates shown for each text.")] = 3,
+    top: Annotated[
+        int, typer.Option(callback=between(1), help="Candidates shown for each text.")
+    ] = 3,
     ratios: Annotated[
         bool, typer.Option("--ratios", help="Print likelihood ratios; one text has them anyhow.")
     ] = False,
@@ -211,10 +215,11 @@ def _show_answers(answers: Sequence[Attribution], top: int, ratios: bool) -> Non
     if len(answers) > ANSWERS_SHOWN:
         console.print(f"... and {len(answers) - ANSWERS_SHOWN} more texts (--json has all)")
     none = sum(answer.author is None for answer in answers)
+    rules = " or ".join(dict.fromkeys(map(_rule, answers)))
     many = " `whowrote inspect` says how many of their own texts that costs."
     console.print(
         f"{count(len(answers), 'text')}, {none} by none of the {answers[0].model.authors} enrolled "
-        f"authors ({_rule(answers[0])}).{many if 2 * none > len(answers) else ''} A probability is "
+        f"authors ({rules}).{many if 2 * none > len(answers) else ''} A probability is "
         "no proof.",
         highlight=False,
     )
@@ -246,9 +251,9 @@ def _candidates(answer: Attribution, top: int) -> str:
 
 
 def _stranger(answer: Attribution) -> str:
-    """The share of strangers, told apart from the limit that decides."""
-    share, limit = answer.stranger or 0.0, answer.false_attributions
-    return fine_percent(share) if limit is None else beside_limit(share, limit)
+    """The share of strangers, told apart from the limit; unknown of somebody enrolled later."""
+    share, limit = answer.stranger, answer.false_attributions
+    return "-" if share is None or limit is None else beside_limit(share, limit)
 
 
 def _typicality(answer: Attribution) -> str:
@@ -262,7 +267,7 @@ def _answer_table(answers: Sequence[Attribution], top: int) -> Table:
     from rich.markup import escape
 
     look = {"pad_edge": False, "padding": (0, 2, 0, 0), "header_style": "bold underline"}
-    known = answers[0].stranger is not None
+    known = any(answer.stranger is not None for answer in answers)
     figures = [">strangers"] if known else []
     last = ["candidates"] if top else []
     made = table("", "text", "answer", ">tokens", *figures, ">typicality", *last, **look)
@@ -307,12 +312,18 @@ def verify(
     a table says what it makes of probabilities beforehand. Exit status 0 if the ratio is above 1,
     for one author, and 1 if it is below.
 
-    Example: `whowrote verify one.txt other.txt` or `whowrote verify --known their_letters/ new.txt`
+    Example: `whowrote verify one.txt other.txt`
+
+    Example: `whowrote verify --known their_letters/ new.txt`
     """
     from whowrote.attribution.jobs import verify_texts
 
     with told_on_stderr(CorpusWarning):
         found = verify_texts(texts, sys.stdin, model=model, known=known, prior=prior)
+    folders = sorted({str(Path(text).parent) for text in found.first})
+    if len(folders) > 1:  # likely by several people
+        told = f"lie in {len(folders)} folders ({quoted(folders, most=5)}) and"
+        say(f"whowrote: the known texts {told} count as one person's: give one folder", err=True)
     if as_json:
         say(json.dumps(found.to_dict(), ensure_ascii=False))
     elif not quiet:
@@ -380,7 +391,7 @@ def enroll(
 
 
 def _show_enrolled(done: EnrolledMore) -> None:
-    names = ", ".join(f"{author.name} ({author.texts} texts)" for author in done.new)
+    names = ", ".join(f"{author.name} ({count(author.texts, 'text')})" for author in done.new)
     say(
         f"New: {names}.\nOf the texts just enrolled, {done.own_texts_right} of "
         f"{done.own_texts} go to their author (learnt from, so flattered).\nModel: {done.out}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -21,6 +22,9 @@ FORMATS = (
     "authors, flat, stylo, text, csv, tsv, jsonl, amazon, parquet, blogs, pan-attribution or "
     "pan-verification"
 )
+
+
+MOST_SEED = 2**32 - 1
 
 
 def file_to_write(help: str) -> Any:
@@ -49,6 +53,22 @@ def _probed_folder(path: Path | None) -> Path | None:
     return path
 
 
+def between(low: float, high: float = math.inf) -> Callable[[Any], Any]:
+    """A check of an option's number. Limits of Typer's own would fill a column of every help.
+
+    >>> between(1, 10)(3), between(1)(None)
+    (3, None)
+    """
+    needed = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:.10g}"
+
+    def check(value: Any) -> Any:
+        if value is not None and not low <= value <= high:
+            raise typer.BadParameter(f"{value} is not {needed}; give a number that is.")
+        return value
+
+    return check
+
+
 CorpusPath = Annotated[Path, typer.Argument(help="A folder of texts, or a table of them.")]
 ModelPath = Annotated[Path, typer.Argument(help="The folder that `whowrote train` wrote.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -56,7 +76,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, onl
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more: where time goes.")]
 Seed = Annotated[
     int,
-    typer.Option(min=0, max=2**32 - 1, help="The same seed and texts give the same answer."),
+    typer.Option(
+        callback=between(0, MOST_SEED), help="The same seed and texts give the same answer."
+    ),
 ]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Write over a model that is there already.")
@@ -77,7 +99,10 @@ Ray = Annotated[
 Features = Annotated[str, typer.Option(help="hybrid, adhominem or ngrams.")]
 
 Normalise = Annotated[
-    str, typer.Option(help="Read texts without these: case,punctuation,quotes,names.")
+    str,
+    typer.Option(
+        help="Read texts without these, joined by commas: case, punctuation, quotes, names."
+    ),
 ]
 
 

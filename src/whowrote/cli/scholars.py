@@ -17,6 +17,7 @@ from whowrote.cli.options import (
     Quiet,
     Reading,
     Seed,
+    between,
     corpus_options,
     file_to_write,
     say,
@@ -87,7 +88,7 @@ def zeta(
     b: Annotated[str, typer.Argument(help="The other side.")],
     corpus: Annotated[Path | None, typer.Option(help="Texts in which A and B are authors.")] = None,
     segment_words: Annotated[int, typer.Option(help="Words of a segment.")] = 2000,
-    top: Annotated[int, typer.Option(min=1, help="Words of either side.")] = 30,
+    top: Annotated[int, typer.Option(callback=between(1), help="Words of either side.")] = 30,
     plot: Plot = None,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -134,7 +135,8 @@ def _show_zeta(found: Zeta) -> None:
         if found.chance is None
         else f"chance reaches {found.chance:.2f} in 1 of 20 shufflings"
     )
-    console.print(f"{sizes} of about {found.segment_words:,} words; {chance}.", highlight=False)
+    long = f"about {found.segment_words:,} words, shorter texts whole"
+    console.print(f"{sizes} of {long}; {chance}.", highlight=False)
 
 
 # -- whowrote tree -------------------------------------------------------------------------------
@@ -146,7 +148,10 @@ def tree(
     questioned: Questioned = None,
     leave_out: LeaveOut = None,
     samples: Annotated[
-        int, typer.Option(min=0, help="Join known texts to samples of so many words; 0: do not.")
+        int,
+        typer.Option(
+            callback=between(0), help="Join known texts to samples of so many words; 0: do not."
+        ),
     ] = 0,
     strength: Annotated[float, typer.Option(help="Share of trees that must have a group.")] = 0.5,
     newick: Annotated[Path | None, file_to_write("Write the tree.")] = None,
@@ -167,8 +172,8 @@ def tree(
     Example: `whowrote tree plays/ --questioned disputed --plot tree.png --newick tree.nwk`
     """
     from whowrote.files import write_text
-    from whowrote.stylometry.consensus import consensus, edge_list, joined_samples
-    from whowrote.stylometry.consensus import graphml as network
+    from whowrote.stylometry.delta import consensus, edge_list, joined_samples
+    from whowrote.stylometry.delta import graphml as network
 
     texts = _asked(reading.load(corpus), questioned, leave_out)
     found = consensus(joined_samples(texts, samples) if samples else texts, strength=strength)
@@ -203,7 +208,7 @@ def _show_tree(found: Consensus) -> None:
     )
     made = table("", "questioned text", "stands with", ">share of trees")
     for row, author in enumerate(found.authors):
-        if author is None:
+        if author is None and any(found.authors):
             company = found.company(row)
             known = company[1].items() if company else ()
             said = ", ".join(f"{name} ({n})" for name, n in known) or "no text of known author"
@@ -277,7 +282,7 @@ def compare(
     b: Annotated[str, typer.Argument(help="The other side.")],
     model: Annotated[Path | None, typer.Option(help="A model as reference for the ratio.")] = None,
     prior: Annotated[float | None, typer.Option(help="Probability of one author before.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Words of either side.")] = 15,
+    top: Annotated[int, typer.Option(callback=between(1), help="Words of either side.")] = 15,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
@@ -348,7 +353,9 @@ def stress(
     noise: Annotated[
         list[float] | None, typer.Option(help="Share of wrong letters; may be repeated.")
     ] = None,
-    most: Annotated[int, typer.Option(min=10, help="Texts of a condition at most.")] = 400,
+    most: Annotated[
+        int, typer.Option(callback=between(10), help="Texts of a condition at most.")
+    ] = 400,
     seed: Seed = 0,
     as_json: AsJson = False,
     quiet: Quiet = False,

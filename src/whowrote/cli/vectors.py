@@ -22,11 +22,12 @@ from whowrote.cli.options import (
     Device,
     Ray,
     Reading,
+    between,
     corpus_options,
     say,
     told_on_stderr,
 )
-from whowrote.formatting import screen, table
+from whowrote.formatting import count, screen, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ def embed(
     ] = False,
     as_json: AsJson = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", help="No progress bar and no closing line.")
+        bool, typer.Option("--quiet", "-q", help="No progress bar and no closing line.")
     ] = False,
 ) -> None:
     """Turn every text of a corpus into a vector of its author's style.
@@ -111,14 +112,15 @@ def _embedded(done: Embedded) -> str:
     made = done.texts - done.found
     speed = f"{made / done.seconds:.0f} texts/s" if made else "nothing to embed"
     found = f", {done.found} found done already" if done.found else ""
-    return f"{done.texts} texts, {done.dimensions} dimensions{found}, {speed}\nVectors: {done.out}"
+    made_of = f"{count(done.texts, 'text')}, {done.dimensions} dimensions"
+    return f"{made_of}{found}, {speed}\nVectors: {done.out}"
 
 
 def _remarks(done: Embedded) -> list[str]:
     """What the user should know even when nothing else is printed."""
     from whowrote.features.interface import FEW_TOKENS
 
-    lines = [f"{count} texts of the corpus: {kind}" for kind, count in sorted(done.notes.items())]
+    lines = [f"{count(n, 'text')} of the corpus: {kind}" for kind, n in sorted(done.notes.items())]
     if done.short:
         lines.append(
             f"{done.short} of {done.texts} texts have fewer than {FEW_TOKENS} tokens; their "
@@ -171,7 +173,8 @@ def train(
     config: Annotated[Path, typer.Argument(help="TOML file: corpora, network, batches, training.")],
     device: Device = None,
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Leave after so many minutes, ready to be resumed.")
+        float | None,
+        typer.Option(callback=between(0), help="Leave after so many minutes, ready to be resumed."),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Go on from the checkpoint in the output folder, if any.")
@@ -257,7 +260,7 @@ def sweep(
         typer.Option("--test", help="Show test errors too. To be read once, at the end."),
     ] = False,
     ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Fit a grid of models on every split, and show the best by development error.

@@ -217,6 +217,11 @@ def _spelt(size: int) -> str:
 
 def binary(path: Path | str) -> InputError:
     """The error for a file that was named as text and is not."""
+    if Path(path).suffix.lower() in (".npy", ".npz"):
+        return InputError(
+            f"{path} holds vectors, and texts are asked for here: `whowrote sweep` and "
+            "MixtureVAEClassifier learn from vectors"
+        )
     return InputError(
         f"{path} is a binary file (it holds NUL or control bytes), not text: give plain text in "
         "UTF-8, or in UTF-16 with a byte order mark"

@@ -18,22 +18,22 @@ from whowrote.runtime import on_first_use
 if TYPE_CHECKING:
     from whowrote.features.adhominem import AdHominem as AdHominem
     from whowrote.features.adhominem import Attention as Attention
-    from whowrote.features.hybrid import Hybrid as Hybrid
+    from whowrote.features.adhominem import SentenceEncoder as SentenceEncoder
+    from whowrote.features.adhominem import StyleExtractor as StyleExtractor
     from whowrote.features.interface import ReliabilityWarning as ReliabilityWarning
     from whowrote.features.interface import TextFeatures as TextFeatures
+    from whowrote.features.kinds import Hybrid as Hybrid
     from whowrote.features.ngrams import NGrams as NGrams
-    from whowrote.features.sentence_encoder import SentenceEncoder as SentenceEncoder
     from whowrote.features.streaming import embed_corpus as embed_corpus
-    from whowrote.features.style_extractor import StyleExtractor as StyleExtractor
 
 _MODULES = {
     "AdHominem": "whowrote.features.adhominem",
     "Attention": "whowrote.features.adhominem",
-    "Hybrid": "whowrote.features.hybrid",
+    "Hybrid": "whowrote.features.kinds",
     "NGrams": "whowrote.features.ngrams",
     "ReliabilityWarning": "whowrote.features.interface",
-    "SentenceEncoder": "whowrote.features.sentence_encoder",
-    "StyleExtractor": "whowrote.features.style_extractor",
+    "SentenceEncoder": "whowrote.features.adhominem",
+    "StyleExtractor": "whowrote.features.adhominem",
     "TextFeatures": "whowrote.features.interface",
     "embed_corpus": "whowrote.features.streaming",
 }

@@ -1,9 +1,11 @@
-r"""Linguistic embedding vectors of texts: :math:`\text{text} \to \mathrm{LEV} \in (-1, 1)^{200}`.
+r"""Vectors of style by trained networks: :math:`\text{text} \to \mathrm{LEV} \in (-1, 1)^{200}`.
 
-The pre-trained network comes with the package and works offline. Texts by one author lie near each
+The pre-trained networks come with the package and work offline. Texts by one author lie near each
 other by cosine, also for authors that the network has never seen. A text is covered whole, by
 overlapping windows whose states a second network reads in order; beyond 4,000 tokens it is cut into
-equal sections whose vectors are averaged by their tokens.
+equal sections whose vectors are averaged by their tokens. :class:`StyleExtractor` has a second
+tower, a transformer, beside the recurrent one: :math:`[\mathrm{LEV}; t]`. A sentence-transformers
+model of one's own stands behind the same interface, for comparison.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
-from whowrote.features.fitted_features import FittedAdHominem, read_styles
+from whowrote.features.fitted_features import (
+    FittedAdHominem,
+    FittedSentences,
+    FittedStyle,
+    read_styles,
+)
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
 from whowrote.features.reading import SECTION
 
@@ -184,3 +191,101 @@ def _measured(card: Mapping[str, Any]) -> str:
     lengths = sorted(by_tokens, key=int)
     listed = ", ".join(f"{by_tokens[length]:.2f} at {length}" for length in lengths)
     return f" (AUC of telling unseen authors apart by tokens a text: {listed}; guessing has 0.50)"
+
+
+PRETRAINED_STYLE = Path(__file__).parent / "pretrained" / "style.safetensors"
+SIZES = ("auto", "large", "small")
+MOST_FOR_LARGE = 3000
+"""Texts of ``fit`` up to which the large size reads: some two minutes of one core."""
+
+
+class StyleExtractor(AdHominem):
+    """The extractor with two towers as a scikit-learn transformer over texts.
+
+    The *large* size has both towers, the *small* one the first alone, which has learnt beside the
+    second and from both together; one file holds both. A text costs the large size six times as
+    much.
+
+    ``size`` is "large", "small", or "auto": then ``fit`` chooses by the number of texts
+    (``size_``), and without a fit it is large. ``weights`` is a file that ``whowrote extractor
+    train`` wrote for a configuration with an [encoder], by default the one that comes with the
+    package; ``section`` and ``device`` are those of :class:`AdHominem`. :meth:`attention` is that
+    of the first tower: the second one averages over all word pieces.
+
+    >>> text = "Call me Ishmael. Some years ago, never mind how long precisely, having little money"
+    >>> text += " in my purse, I thought I would sail about a little."
+    >>> [StyleExtractor(size=s, device="cpu").transform([text]).shape for s in ("large", "small")]
+    [(1, 400), (1, 200)]
+    """
+
+    def __init__(
+        self,
+        weights: str | os.PathLike[str] | None = None,
+        *,
+        size: str = "auto",
+        section: int = SECTION,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(weights, section=section, device=device)
+        self.size = size
+
+    def fit(self, X: Sequence[str], y: Any = None) -> Self:
+        """Choose the size; the network is trained."""
+        few = len(checked_texts(X)) <= MOST_FOR_LARGE
+        self.size_ = ("large" if few else "small") if self.size == "auto" else self.size
+        return self
+
+    def fitted(self) -> FittedStyle:
+        """The network behind it, which reads texts."""
+        if self.size not in SIZES:
+            raise InputError(f"size is {self.size!r}; it must be one of {list(SIZES)}: choose one")
+        if self.section < 1:
+            raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
+        chosen = getattr(self, "size_", "large") if self.size == "auto" else self.size
+        return FittedStyle(packaged(self.weights), self.section, self.device, chosen)
+
+
+def packaged(weights: str | os.PathLike[str] | None) -> Path:
+    """The given file of weights, or the packaged one; a sentence where there is none."""
+    if weights is None and not PRETRAINED_STYLE.is_file():
+        raise InputError(
+            "StyleExtractor() has no weights in this version of the package; give weights, a file "
+            "that `whowrote extractor train` wrote with an [encoder], or use AdHominem()"
+        )
+    return Path(weights or PRETRAINED_STYLE)
+
+
+class SentenceEncoder(TransformerMixin, BaseEstimator):
+    """Any sentence-transformers model: a name, a folder, or anything with ``encode``.
+
+    Such models are trained on meaning, so expect them to know topics better than habits. Texts
+    beyond a model's own limit are cut by the model itself; :class:`AdHominem` cuts nothing.
+    """
+
+    def __init__(self, model: Any, *, device: str | None = None, batch_size: int = 32) -> None:
+        self.model = model
+        self.device = device
+        self.batch_size = batch_size
+
+    def fit(self, X: Sequence[str], y: Any = None) -> Self:
+        """Nothing to learn: the model is trained."""
+        return self
+
+    def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
+        """One row per text."""
+        return self.fitted().transform(X)
+
+    def fitted(self) -> FittedSentences:
+        """The model, which reads texts."""
+        return FittedSentences(self.model, self.batch_size, self.device)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """``sentence0``, ``sentence1``, ..."""
+        size = self.transform(["a"]).shape[1]  # the method that tells it changes its name
+        return np.array([f"sentence{column}" for column in range(size)], dtype=object)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> Any:
+        return text_tags(super().__sklearn_tags__(), fitted=False)

@@ -5,8 +5,8 @@ r"""The AdHominem network: characters to words to windows to a document.
     s = \textstyle\sum_i a_i h_i, \qquad
     \mathrm{LEV} = \tanh\bigl(A\, [\mathrm{pool}(\mathrm{BiLSTM}(s)); b] + d\bigr)
 
-with :math:`b` the bag of widely used n-grams (:mod:`whowrote.features.bag`), if there is one. The
-character network runs once per distinct token of a batch and is gathered, which is exact.
+with :math:`b` the bag of widely used n-grams (:mod:`whowrote.features.layers`), if there is one.
+The character network runs once per distinct token of a batch and is gathered, which is exact.
 Padding never changes a result: the backward direction reads each sequence turned round inside its
 own length, attention and means leave padding out. Randomness is an argument: without a generator
 there is no dropout.
@@ -25,9 +25,8 @@ from torch import Tensor, nn
 
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
-from whowrote.features.bag import DeviceRows
 from whowrote.features.encoder import EncoderShape, Hiding, PieceBatch, PieceEncoder
-from whowrote.features.layers import BiLSTM, Pooling, Standardise, drop
+from whowrote.features.layers import BiLSTM, DeviceRows, Pooling, Standardise, drop
 from whowrote.features.vocabulary import FIRST_CHARACTER, FIRST_WORD, MASKED
 
 
@@ -110,7 +109,7 @@ class Architecture:
     characters: bool = True
     """False: no character network."""
     n_grams: int = 0
-    """Columns of the rows of n-grams beside the text (:mod:`whowrote.features.bag`); 0: none."""
+    """Columns of the rows of n-grams beside the text (:mod:`whowrote.features.layers`); 0: none."""
     gram_dim: int = 192
     encoder: EncoderShape = field(default_factory=EncoderShape)
     """The second tower (:mod:`whowrote.features.encoder`), by default none."""

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from whowrote.arrays import Arrays, IntArray
 from whowrote.checks import choose_device
 from whowrote.errors import InputError, first_line
-from whowrote.features.bag import DeviceRows, GramRows
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.encoder import (
     DevicePieces,
@@ -40,6 +39,7 @@ from whowrote.features.encoder import (
     in_eight_bits,
     to_eight_bits,
 )
+from whowrote.features.layers import DeviceRows, GramRows
 from whowrote.features.network import Architecture, Layout, Network, lay_out
 from whowrote.features.pieces import PieceRows, PieceTable
 from whowrote.features.vocabulary import (

@@ -62,9 +62,7 @@ class Choice:
 
     def make(self) -> TextFeatures:
         """The feature set."""
-        from whowrote.features.adhominem import AdHominem
-        from whowrote.features.sentence_encoder import SentenceEncoder
-        from whowrote.features.style_extractor import StyleExtractor
+        from whowrote.features.adhominem import AdHominem, SentenceEncoder, StyleExtractor
 
         if self.features == "adhominem":
             return AdHominem(self.model, device=self.device)
@@ -85,8 +83,7 @@ class Choice:
 
     def identity(self) -> dict[str, str]:
         """What decides the vectors, for the header of the table."""
-        from whowrote.features.adhominem import PRETRAINED
-        from whowrote.features.style_extractor import StyleExtractor
+        from whowrote.features.adhominem import PRETRAINED, StyleExtractor
 
         if self.features == "style":
             chosen = StyleExtractor(self.model, size=self.size).fitted()

@@ -26,10 +26,9 @@ from whowrote.features.counting import FittedNGrams
 from whowrote.features.fitted_features import excerpts
 from whowrote.features.ngrams import NGrams
 from whowrote.features.streaming import Choice
-from whowrote.linking.accounts import Accounts, Copies, find_copies
+from whowrote.linking.accounts import MOST_EXACT, Accounts, Copies, find_copies
 from whowrote.linking.discovery import Found, find_links
 from whowrote.linking.linked import Link, Links, group_numbers, groups_of
-from whowrote.linking.neighbours import MOST_EXACT
 from whowrote.progress import tell
 
 STYLE, NGRAMS = "style vectors", "masked n-grams"

@@ -10,7 +10,7 @@ r"""The mixture in latent space, one component per author.
 with :math:`\pi = \mathrm{softmax}`, :math:`\nu_k = 2 + \epsilon + e^{t_k}`,
 :math:`\Sigma_k = C_k C_k^\top + \sigma^2 I`, :math:`C_k` lower triangular with an exponentiated
 diagonal. All that is needed of :math:`\Sigma_k` comes from one batched Cholesky factor and its
-inverse (:mod:`whowrote.model.fast.precision`); no distance is measured by an inverted matrix.
+inverse (:mod:`whowrote.model.precision`); no distance is measured by an inverted matrix.
 
 Learning starts from the rows :math:`x_n = E[q(x \mid o_n)]` of the untrained encoder and their
 (provisional) labels,
@@ -35,15 +35,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from whowrote.model.distributions import Component, DiagonalNormal
-from whowrote.model.fast.gradients import expected_distance, own_distance
-from whowrote.model.fast.precision import (
+from whowrote.model.fleet import UNLABELLED, Groups
+from whowrote.model.gradients import expected_distance, own_distance
+from whowrote.model.precision import (
     Precision,
     cholesky,
     lower_factor,
     precision_of,
     scale_matrix,
 )
-from whowrote.model.fleet import UNLABELLED, Groups
 
 SMALLEST_DF = 2.01
 LARGEST_LOG_EXCESS = math.log(1e8)

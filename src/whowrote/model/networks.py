@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from whowrote.model.distributions import DiagonalNormal
-from whowrote.model.fast.gradients import bounded_log_density
 from whowrote.model.fleet import SparseRows, Streams
+from whowrote.model.gradients import bounded_log_density
 
 LOG_SCALE_LIMIT = 6.0
 FIRST_LOG_SCALE = -1.0

@@ -16,9 +16,8 @@ from whowrote.plots.style import (
     labels,
     sheet,
 )
-from whowrote.stylometry.consensus import Consensus, Group
-from whowrote.stylometry.frequencies import Distances
-from whowrote.stylometry.zeta import Preferred, Zeta
+from whowrote.stylometry.comparison import Preferred, Zeta
+from whowrote.stylometry.delta import Consensus, Distances, Group
 
 LONGEST_LEAF = 40
 NAMED_KNOWN = 40

@@ -24,7 +24,7 @@ from whowrote.distributed import AHEAD, HERE, Here, Machines
 from whowrote.errors import InputError
 from whowrote.files import canonical_json
 from whowrote.progress import Tally, fit_bar
-from whowrote.settings import check_names, checked, from_table, read_toml, section
+from whowrote.schema import check_names, checked, from_table, read_toml, section
 from whowrote.sweep.data import (
     Dataset,
     Part,
@@ -384,6 +384,11 @@ class _Options:
 def read_config(path: str | os.PathLike[str]) -> Config:
     """Read and check a file; whatever is wrong with it is one sentence."""
     path = Path(path)
+    if path.suffix.lower() in (".npz", ".parquet"):
+        raise InputError(
+            f"'{path}' is a table of vectors; a sweep is asked for by a TOML file that names it: "
+            f'write [data] and vectors = "{path.name}" into grid.toml, and give that'
+        )
     tables = read_toml(path)
     check_names(tables, SECTIONS, "the file")
     columns = checked(_Data, section(tables, "data"), "[data]")

@@ -31,9 +31,9 @@ from whowrote.model import (
     initialize_networks,
     place_components,
 )
-from whowrote.model.fast.precision import products
 from whowrote.model.fleet import SharedStream
 from whowrote.model.logistic import logistic_start, scores_start
+from whowrote.model.precision import products
 from whowrote.model.unlabelled import refine_by_all_rows
 from whowrote.training.members import Assignment, EarlyStopping, Epoch, Members, Outcome
 from whowrote.training.step import BLOCK, GraphedStep, Step

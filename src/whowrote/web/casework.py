@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,16 @@ from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.web.api import engine_of
 from whowrote.web.limits import RefusalError
-from whowrote.web.pages import attachment, form_of, page, rendered, uploads_of
-from whowrote.web.processes import Job, Processes
-from whowrote.web.trainings import FEATURES, checked_name
-from whowrote.web.uploads import labelled_texts, questioned_texts
+from whowrote.web.pages import (
+    attachment,
+    form_of,
+    labelled_texts,
+    page,
+    questioned_texts,
+    uploads_of,
+    watched,
+)
+from whowrote.web.processes import FEATURES, Job, Processes, checked_name
 
 router = APIRouter(include_in_schema=False)
 RUN, REPLAY = "run", "replay"
@@ -298,13 +304,7 @@ async def events(name: str, request: Request) -> EventSourceResponse:
     job = cases_of(request).job(name)
     if job is None:
         raise RefusalError(404, "nothing runs on this case: start it on its page")
-
-    async def states() -> AsyncIterator[dict[str, str]]:
-        async for state in job.watch():
-            html = rendered("casework.html", job=job, state=state)
-            yield {"event": "state", "data": json.dumps({**state, "html": html})}
-
-    return EventSourceResponse(states())
+    return watched(job, "casework.html")
 
 
 # -- the report ----------------------------------------------------------------------------------

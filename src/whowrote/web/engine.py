@@ -24,7 +24,6 @@ from typing import Any, Generic, TypeVar
 from whowrote.attribution.answers import Attribution, Comparison
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.corpus.texts import Corpus
-from whowrote.errors import InputError
 from whowrote.progress import Stage, listening
 from whowrote.web.limits import Limits, RefusalError
 
@@ -309,15 +308,6 @@ class Shelf(Generic[T]):
         limit = monotonic() - self.seconds
         while self._kept and next(iter(self._kept.values()))[0] < limit:
             self._kept.popitem(last=False)
-
-
-def read_error(problem: Exception) -> RefusalError:
-    """What a user did wrong, as a refusal; anything else is not theirs and goes on."""
-    if isinstance(problem, RefusalError):
-        return problem
-    if isinstance(problem, InputError):
-        return RefusalError(422, str(problem))
-    raise problem
 
 
 Plain = dict[str, Any]

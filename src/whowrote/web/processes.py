@@ -1,20 +1,35 @@
 """Long work as jobs: an id, a process each, what it said so far; they outlive a page that watches.
 
 One runs at a time and the others wait. A job is queued, running, done, failed or cancelled; who
-watches gets its state whenever it changes, from the first moment or after a reload alike.
+watches gets its state whenever it changes, from the first moment or after a reload alike. A
+training is a job: ``texts -> a process -> a model`` in the folder of models.
+
+The process is this module as a program: JSON on standard input, lines of JSON on standard output.
+In comes ``{"task": "train", "texts", "authors", "ids", "out", "features", "seed", "evaluate"}``,
+or ``{"task": "run"}`` or ``"replay"`` with the ``folder`` of a case; out go
+``{"stage", "done", "total"}`` while it works, then ``{"trained": ...}``,
+``{"evaluation": ...}``, ``{"replayed": ...}`` or ``{"problem": "one sentence"}``. Texts to learn
+from come through the pipe and are never on disk; a process that is killed leaves no half of a
+model, and of a case a log that says how far it came.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
+import warnings
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from secrets import token_urlsafe
+from time import monotonic
 from typing import Any
 
+from whowrote.corpus.texts import Corpus
+from whowrote.errors import InputError
 from whowrote.web.limits import Limits, RefusalError
 
 ENDED = frozenset({"done", "failed", "cancelled"})
@@ -67,7 +82,7 @@ class Job:
 class Processes:
     """All jobs of one server, one at a time."""
 
-    command: tuple[str, ...] = (sys.executable, "-m", "whowrote.web.worker")
+    command: tuple[str, ...] = (sys.executable, "-m", "whowrote.web.processes")
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -153,3 +168,183 @@ class Processes:
         for task in self._tasks.values():
             with suppress(Exception):
                 await task
+
+
+NAME = re.compile(r"[\w][\w .-]{0,59}")
+FEATURES = ("hybrid", "adhominem", "ngrams")
+
+
+@dataclass(kw_only=True)
+class Training(Job):
+    """One training: what was asked and what came of it."""
+
+    features: str
+    texts: int
+    authors: int
+    trained: dict[str, Any] | None = None
+    evaluation: dict[str, Any] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a page shows while it waits."""
+        return {**super().to_dict(), "trained": self.trained is not None}
+
+
+class Trainings:
+    """The trainings of one server.
+
+    Parameters
+    ----------
+    processes : in which they run.
+    models : the folder in which models are written.
+    first : the model that the server was started with, wherever it lies.
+
+    """
+
+    def __init__(self, processes: Processes, models: Path, first: Path | None = None) -> None:
+        self.processes, self.models, self.first = processes, models, first
+
+    def every(self) -> list[Training]:
+        """All of them, the oldest first."""
+        return [job for job in self.processes.jobs.values() if isinstance(job, Training)]
+
+    def get(self, key: str) -> Training:
+        """A job, or a refusal."""
+        job = self.processes.jobs.get(key)
+        if not isinstance(job, Training):
+            raise RefusalError(404, "there is no such training here: see the list under Train")
+        return job
+
+    def start(
+        self, corpus: Corpus, name: str, features: str, seed: int, evaluate: bool
+    ) -> Training:
+        """Begin, or wait for those before; the model is named as its folder will be."""
+        out = self.place(name)
+        if features not in FEATURES:
+            raise InputError(f"features is {features!r}; it must be one of {', '.join(FEATURES)}")
+        corpus.require_attribution()
+        if any(job.name == name and not job.ended for job in self.every()):
+            raise InputError(f"a training named {name!r} already runs: give another name")
+        known = corpus.labelled()
+        job = Training(
+            name=name, features=features, texts=len(corpus), authors=len(corpus.author_names)
+        )
+        asked = {
+            "task": "train",
+            "texts": known.texts,
+            "authors": known.authors,
+            "ids": known.ids,
+            "out": str(out),
+            "features": features,
+            "seed": seed,
+            "evaluate": evaluate,
+        }
+        self.processes.begin(job, asked)
+        return job
+
+    def place(self, name: str) -> Path:
+        """The folder of a model of that name, always inside the folder of models."""
+        out = self.models / f"{checked_name(name, 'letters')}.model"
+        if out.exists():
+            raise InputError(f"a model named {name!r} is there already: give another name")
+        return out
+
+    def saved(self) -> dict[str, Path]:
+        """The models that can be opened, by name: the first one, and those in the folder."""
+        inside = sorted(self.models.iterdir()) if self.models.is_dir() else []
+        every = [one for one in inside if one.name.endswith(".model")]
+        if self.first is not None:
+            every.append(self.first)
+        return {
+            one.name.removesuffix(".model"): one
+            for one in every
+            if (one / "manifest.json").is_file()
+        }
+
+
+def checked_name(name: str, example: str) -> str:
+    """A name that is one folder, inside the folder that it is meant for.
+
+    >>> checked_name("the will", "letters")
+    'the will'
+    """
+    if not NAME.fullmatch(name) or name.endswith((".", " ")):
+        raise InputError(
+            f"the name is {name[:60]!r}; it must begin with a letter or digit and have at most "
+            f"60 letters, digits, spaces, dots, hyphens: call it {example!r}"
+        )
+    return name
+
+
+OFTEN = 0.1
+"""Seconds between two words on the same stage."""
+
+
+def main() -> None:
+    """Do what standard input asks for."""
+    told = sys.stdout
+    sys.stdout = sys.stderr  # whatever else prints must not come between the lines
+
+    def say(record: dict[str, Any]) -> None:
+        told.write(json.dumps(record) + "\n")
+        told.flush()
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _work(json.load(sys.stdin), say)
+    except InputError as problem:
+        say({"problem": str(problem)})
+    except MemoryError:
+        say({"problem": "memory was not enough; learning needs more of it: send fewer texts"})
+
+
+def _work(asked: dict[str, Any], say: Any) -> None:
+    from whowrote.progress import Stage, listening
+
+    last: dict[str, float] = {}
+
+    def heard(stage: Stage) -> None:
+        now = monotonic()
+        if stage.done >= stage.total or now - last.get(stage.name, 0.0) > OFTEN:
+            last[stage.name] = now
+            say({"stage": stage.name, "done": stage.done, "total": stage.total})
+
+    with listening(heard):
+        {"train": _train, "run": _run_case, "replay": _replay_case}[asked["task"]](asked, say)
+
+
+def _train(asked: dict[str, Any], say: Any) -> None:
+    from whowrote.attribution.attributor import Attributor
+    from whowrote.attribution.jobs import train_model
+    from whowrote.evaluation import cross_validate
+
+    corpus = Corpus.from_texts(asked["texts"], asked["authors"], ids=asked["ids"])
+    features, seed = asked["features"], int(asked["seed"])
+    done = train_model(corpus, Path(asked["out"]), features=features, seed=seed)
+    say({"trained": {**done.to_dict(), "out": Path(done.out).name}})
+    if asked["evaluate"]:
+        found = cross_validate(corpus, Attributor(features, random_state=seed), seed=seed)
+        say({"evaluation": found.to_dict()})
+
+
+def _run_case(asked: dict[str, Any], say: Any) -> None:
+    """Audit, validation, calibration, findings, and the report of them."""
+    from whowrote.case import Case
+    from whowrote.case.dossier import write_report
+    from whowrote.case.findings import run
+
+    run(Case.open(asked["folder"]))
+    say({"stage": "writing the report", "done": 0, "total": 1})
+    write_report(Case.open(asked["folder"]))
+    say({"stage": "writing the report", "done": 1, "total": 1})
+
+
+def _replay_case(asked: dict[str, Any], say: Any) -> None:
+    from whowrote.case.replay import replay
+
+    found = replay(Path(asked["folder"]))
+    say({"replayed": {**found.to_dict(), "sound": found.sound}})
+
+
+if __name__ == "__main__":
+    main()

@@ -28,9 +28,8 @@ from starlette.exceptions import HTTPException
 from whowrote import __version__
 from whowrote.errors import InputError, first_line
 from whowrote.web import api
-from whowrote.web.access import TOKEN, Access
 from whowrote.web.engine import Counts, Engine
-from whowrote.web.limits import Limits, RefusalError, too_large
+from whowrote.web.limits import TOKEN, Access, Limits, RefusalError, too_large
 
 HERE = Path(__file__).parent
 HEADERS = {
@@ -193,8 +192,7 @@ def create_app(
 ) -> FastAPI:
     """The application: its engine, its interface and its page."""
     from whowrote.web import casework, views
-    from whowrote.web.processes import Processes
-    from whowrote.web.trainings import Trainings
+    from whowrote.web.processes import Processes, Trainings
 
     limits, access = limits or Limits(), access or Access()
     engine = Engine(limits, model)

@@ -6,8 +6,7 @@ and stand where the page kept room for them. Texts live on shelves in memory.
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,9 +28,17 @@ from whowrote.web.api import engine_of
 from whowrote.web.drawings import along_of, chart_of, ngram_marks, runs_of
 from whowrote.web.engine import Engine, Shelf, at_rate, ratio_of
 from whowrote.web.limits import Limits, RefusalError, check_texts
-from whowrote.web.pages import download, form_of, page, rendered, uploads_of
-from whowrote.web.trainings import FEATURES, Trainings
-from whowrote.web.uploads import labelled_texts, questioned_texts
+from whowrote.web.pages import (
+    download,
+    form_of,
+    labelled_texts,
+    page,
+    questioned_texts,
+    rendered,
+    uploads_of,
+    watched,
+)
+from whowrote.web.processes import FEATURES, Trainings
 
 router = APIRouter(include_in_schema=False)
 SHOWN = 5
@@ -353,14 +360,7 @@ async def training(key: str, request: Request) -> Response:
 @router.get("/train/{key}/events")
 async def events(key: str, request: Request) -> EventSourceResponse:
     """The state of a job whenever it changes."""
-    job = _trainings(request).get(key)
-
-    async def states() -> AsyncIterator[dict[str, str]]:
-        async for state in job.watch():
-            html = rendered("progress.html", job=job, state=state)
-            yield {"event": "state", "data": json.dumps({**state, "html": html})}
-
-    return EventSourceResponse(states())
+    return watched(_trainings(request).get(key), "progress.html")
 
 
 @router.post("/train/{key}/cancel")

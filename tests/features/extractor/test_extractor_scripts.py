@@ -22,10 +22,10 @@ from features.made_up import texts_by
 from features.towers import TABLE, bert_arrays, tower_config
 from whowrote.errors import InputError
 from whowrote.features import AdHominem, StyleExtractor
+from whowrote.features.adhominem import PRETRAINED_STYLE
 from whowrote.features.extractor.driver import train
 from whowrote.features.network import Architecture, Network
 from whowrote.features.reading import DeviceCorpus, Extractor, read_extractor
-from whowrote.features.style_extractor import PRETRAINED_STYLE
 from whowrote.features.vocabulary import Vocabulary
 from whowrote.files import sha256_of
 

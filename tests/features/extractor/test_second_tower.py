@@ -12,7 +12,8 @@ from features.made_up import small_config, texts_by, write_corpus
 from features.towers import TABLE, tower_config
 from whowrote.arrays import IntArray
 from whowrote.errors import InputError
-from whowrote.features import AdHominem, StyleExtractor, encoder, reading, style_extractor
+from whowrote.features import AdHominem, StyleExtractor, adhominem, encoder, reading
+from whowrote.features.adhominem import MOST_FOR_LARGE, PRETRAINED_STYLE
 from whowrote.features.extractor.driver import Outcome, train
 from whowrote.features.extractor.losses import imitation
 from whowrote.features.extractor.run import WEIGHTS, Run
@@ -21,7 +22,6 @@ from whowrote.features.kinds import named, with_settings
 from whowrote.features.network import Architecture
 from whowrote.features.reading import read_extractor, write_extractor
 from whowrote.features.streaming import Choice, embed_corpus
-from whowrote.features.style_extractor import MOST_FOR_LARGE, PRETRAINED_STYLE
 from whowrote.files import sha256_of
 
 GRAMS = {"vocabulary": {"n_grams": [60, 30]}, "network": {"gram_dim": 6, "lev_gain": 0.5}}
@@ -282,7 +282,7 @@ def test_a_corpus_is_embedded_in_either_size(folder: Path, tmp_path: Path) -> No
 def test_without_packaged_weights_there_is_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(style_extractor, "PRETRAINED_STYLE", tmp_path / "none")
+    monkeypatch.setattr(adhominem, "PRETRAINED_STYLE", tmp_path / "none")
     with pytest.raises(InputError, match="has no weights in this version of the package"):
         StyleExtractor().transform(TEXTS)
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from whowrote.arrays import BoolArray, IntArray
 from whowrote.corpus.texts import stream
 from whowrote.errors import InputError
-from whowrote.features import bag
-from whowrote.features.bag import GramRows
+from whowrote.features import layers
 from whowrote.features.counting import FittedNGrams
+from whowrote.features.layers import GramRows
 from whowrote.features.pieces import PieceRows, PieceTable
 from whowrote.features.vocabulary import (
     FIRST_WORD,
@@ -196,10 +196,10 @@ def in_processes(
 def choose_ngrams(domains: Sequence[Domain], most: Sequence[int], workers: int) -> FittedNGrams:
     """The n-grams that the most training authors use."""
     tasks = [[_learnt(*task) for task in _tasks(domain)] for domain in domains]
-    found = iter(in_processes(bag.count_users, [task for own in tasks for task in own], workers))
+    found = iter(in_processes(layers.count_users, [task for own in tasks for task in own], workers))
     counted = [[next(found) for _ in own] for own in tasks]
     n_authors = [max(1, int((domain.parts == 0).sum())) for domain in domains]
-    return bag.choose(list(zip(counted, n_authors, strict=True)), most)
+    return layers.choose_grams(list(zip(counted, n_authors, strict=True)), most)
 
 
 def _learnt(

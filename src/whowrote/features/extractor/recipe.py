@@ -13,7 +13,7 @@ from whowrote.features.encoder import EncoderShape
 from whowrote.features.extractor.batches import BatchSettings
 from whowrote.features.network import Architecture, Dropout
 from whowrote.features.vocabulary import VocabularySettings
-from whowrote.settings import check_names, from_table, read_toml, section
+from whowrote.schema import check_names, from_table, read_toml, section
 
 LOSSES = ("batch", "pairs")
 PRECISIONS = ("bfloat16", "float32")

@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from whowrote.errors import InputError
-from whowrote.features.bag import leading_directions
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.encoder import EncoderShape, start_encoder
 from whowrote.features.extractor.preparation import Prepared
 from whowrote.features.extractor.recipe import Config, Recipe
+from whowrote.features.layers import leading_directions
 from whowrote.features.network import Network
 from whowrote.features.pieces import END, HIDDEN, START, PieceTable, shares_of_users
 from whowrote.features.reading import DeviceCorpus, read_extractor

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from whowrote.errors import InputError, did_you_mean
-from whowrote.settings import check_names, checked, from_table, read_toml, section
+from whowrote.schema import check_names, checked, from_table, read_toml, section
 
 
 @dataclass(frozen=True)

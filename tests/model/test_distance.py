@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from latents import FLOOR, apart, leaves
-from whowrote.model.fast import gradients, precision
-from whowrote.model.fast.gradients import expected_distance
-from whowrote.model.fast.precision import lower_factor, precision_of, scale_matrix
+from whowrote.model import gradients, precision
+from whowrote.model.gradients import expected_distance
+from whowrote.model.precision import lower_factor, precision_of, scale_matrix
 
 N, K = 7, 3
 EXACT = 1e-10

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from latents import apart
 from whowrote.model import DiagonalNormal
-from whowrote.model.fast.gradients import bounded_log_density
+from whowrote.model.gradients import bounded_log_density
 
 LIMIT = 6.0
 

@@ -14,11 +14,11 @@ from whowrote.model import (
     Rows,
     Streams,
     initialize_networks,
+    precision,
 )
-from whowrote.model.fast import precision
-from whowrote.model.fast.gradients import expected_distance, own_distance
-from whowrote.model.fast.precision import precision_of
 from whowrote.model.fleet import Groups, widest
+from whowrote.model.gradients import expected_distance, own_distance
+from whowrote.model.precision import precision_of
 
 M, N, K = 2, 9, 4
 LABELS = torch.tensor([[0, 1, 1, 3, 1, 0, 3, 3, 1], [2, 2, 2, 2, 2, 2, 0, 2, 2]])

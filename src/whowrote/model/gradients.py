@@ -49,8 +49,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from whowrote.model.distributions import LOG_2PI
-from whowrote.model.fast.precision import Precision, one_thread, padding, times
 from whowrote.model.fleet import Groups
+from whowrote.model.precision import Precision, one_thread, padding, times
 
 
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:

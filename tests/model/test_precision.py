@@ -5,8 +5,8 @@ import torch
 
 from latents import FLOOR, apart, leaves
 from threads import one_thread as one_thread
-from whowrote.model.fast import precision
-from whowrote.model.fast.precision import (
+from whowrote.model import precision
+from whowrote.model.precision import (
     inverse_cholesky,
     lower_factor,
     lower_product,

@@ -1,1 +1,0 @@
-"""The same answers sooner: each piece is equal, by test, to plain automatic differentiation."""

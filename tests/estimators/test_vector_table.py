@@ -94,17 +94,8 @@ def test_every_form_is_read_as_it_is(stored: Path) -> None:
     assert np.array_equal(found.codes, expected.codes)
 
 
-def test_rows_of_runs_that_push_each_other_out_are_right(tmp_path: Path) -> None:
-    X, y = blobs()
-    table = VectorTable(write_arrow(tmp_path / "a.arrow", arrow_table(X, y)))
-    table._held = module.Held.of(table, 1)
-    assert table.run > len(X)  # one run holds all: smaller ones are asked for below
-    random = np.random.default_rng(0)
-    assert np.array_equal(table.take(random.integers(len(X), size=50)).shape, (50, 8))
-
-
 @pytest.mark.parametrize("slots", [2, 7, 64])
-def test_held_runs_of_few_rows(
+def test_runs_that_push_each_other_out_are_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: int
 ) -> None:
     monkeypatch.setattr(module, "RUN_BYTES", 10 * 8 * 4)
@@ -161,7 +152,8 @@ def test_a_table_makes_the_model_that_memory_makes(tmp_path: Path, more: dict[st
     pq.write_table(arrow_table(X, y), path)
     one = MixtureVAEClassifier(**SMALL, **more).fit(X, y)
     two = MixtureVAEClassifier(**SMALL, **more).fit(path)
-    assert one.history_ == pytest.approx(two.history_) or len(one.history_) == len(two.history_)
+    told = [[{**one, "seconds": 0} for one in model.history_] for model in (one, two)]
+    assert told[0] == told[1]
     assert np.array_equal(one.predict_log_proba(X), two.predict_log_proba(X))
     assert np.array_equal(one.predict_log_proba(X), two.predict_log_proba(path))
     assert np.array_equal(one.typicality(X), two.typicality(VectorTable(path)))
@@ -235,7 +227,7 @@ def test_rows_of_a_table_are_scaled_as_in_memory(tmp_path: Path) -> None:
     for batch in (rows[0].take(index), rows[0].of_step(index)):
         assert torch.equal(batch.targets, rows[1].take(index).targets)
     assert len(rows[0]) == len(rows[1]) == 300
-    assert rows[0].targets.numel() == 0
+    assert rows[0].targets.untyped_storage().nbytes() == 4 * 8  # of one row
     assert not rows[0].replayable
 
 
@@ -356,11 +348,9 @@ def test_what_a_table_cannot_do_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it must be a dense array with a column per class"):
         MixtureVAEClassifier(start="scores").fit(path)
     with pytest.raises(InputError, match="write one without them"):
-        model.fit(path, class_weight=None, sample_weight=np.arange(200.0)) if False else model.fit(
-            path, sample_weight=np.arange(200.0)
-        )
+        model.fit(path, sample_weight=np.arange(200.0))
     narrow = write_arrow(tmp_path / "b.arrow", arrow_table(X[:, 1:], y))
-    with pytest.raises(InputError, match="has vectors of 7 numbers and the model .* 8"):
+    with pytest.raises(InputError, match=r"has vectors of 7 numbers and the model .* 8"):
         model.fit(path).predict(narrow)
     with pytest.raises(InputError, match="there is no table"):
         model.predict("nowhere.parquet")
@@ -379,14 +369,16 @@ def test_a_value_far_out_is_warned_of(tmp_path: Path) -> None:
 CHILD = """
 import sys
 import numpy as np
-from whowrote.estimators import MixtureVAEClassifier, VectorTable
+from whowrote.estimators import MixtureVAEClassifier, VectorTable, vector_table
+vector_table.WINDOW_BYTES = 2**25
 def resident(name):
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1024
 path, how = sys.argv[1:]
 small = dict(hidden=4, latent_dim=2, max_epochs=1, batch_size=1024, random_state=0)
-some = VectorTable(path)[:2000]
-MixtureVAEClassifier(**small).fit(some, np.arange(2000) % 3)  # what torch needs for itself
+some = VectorTable(path)[:22_000]
+MixtureVAEClassifier(**small).fit(some, np.arange(22_000) % 3)  # as many as a start looks at
+del some
 before = resident("VmHWM")
 X = VectorTable(path)
 if how == "memory":
@@ -401,7 +393,7 @@ print(resident("VmHWM") - before)
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc on this system")
 def test_a_table_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     """Highest resident memory, all kinds of pages counted, beside that of rows in memory."""
-    n, width = 200_000, 500
+    n, width = 160_000, 500
     path, random = tmp_path / "a.arrow", np.random.default_rng(0)
     kind = pa.list_(pa.float32(), width)
     schema = pa.schema([("author", pa.int64()), ("vector", kind)])
@@ -412,11 +404,11 @@ def test_a_table_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
             labels = pa.array(np.arange(low, low + 20_000) % 3)
             out.write_batch(pa.record_batch([labels, listed], schema=schema))
     megabytes = path.stat().st_size / 2**20
-    assert megabytes > 350
+    assert megabytes > 300
     grown = {}
     for how in ("table", "memory"):
         command = [sys.executable, "-c", CHILD, str(path), how]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         grown[how] = float(done.stdout)
-    assert grown["table"] < megabytes + 60  # the window of 256 MB and what an epoch needs
-    assert grown["memory"] > 2 * megabytes  # control
+    assert grown["table"] < 0.3 * megabytes  # a window of 32 MB, and what an epoch needs
+    assert grown["memory"] > megabytes  # control

@@ -112,9 +112,9 @@ class Scaling:
             found = X.take(numbers) if in_runs else X[numbers]
             return self.observations(found, dtype).to(device).reshape(*index.shape, -1)
 
-        nothing = torch.empty(0, X.shape[1], device=device, dtype=dtype)
+        nothing = torch.full((1, X.shape[1]), torch.nan, device=device, dtype=dtype)
         labels = torch.as_tensor(codes, dtype=torch.long, device=device)
-        return StoredRows(nothing, labels, read=read)
+        return StoredRows(nothing.expand(X.shape), labels, read=read)
 
     def _sparse(self, X: Any, device: torch.device, dtype: torch.dtype) -> SparseRows:
         X = sparse.csr_array(X)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
 from whowrote.errors import InputError, did_you_mean, first_line
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ARROW, PARQUET = (".arrow", ".feather"), ".parquet"
-BLOCK = 65_536
+BLOCK = 8192
 """Rows that are looked at together in a pass over all."""
 RUN_BYTES = 102_400
 """Neighbours read at once; of runs of 25, 100 and 400 kB these took a cold disk the least time."""
@@ -183,12 +184,12 @@ class VectorTable:
     # -- labels ----------------------------------------------------------------------------------
 
     @cached_property
-    def _labels(self) -> tuple[list[Any], IntArray]:
+    def _labels(self) -> tuple[list[Any], NDArray[np.int32]]:
         """Different labels in the order of appearance, and which of them every row has."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        codes, known, low = np.empty(len(self), np.int64), dict[Any, int](), 0
+        codes, known, low = np.empty(len(self), np.int32), dict[Any, int](), 0
         for batch in _batches(self.file, [self.author], self.path):
             column = batch.column(0)
             if pa.types.is_dictionary(column.type):
@@ -210,7 +211,7 @@ class VectorTable:
         return self._labels[0]
 
     @property
-    def places(self) -> IntArray:
+    def places(self) -> NDArray[np.int32]:
         """Which of :attr:`distinct` every row has."""
         return self._labels[1]
 
@@ -381,6 +382,7 @@ def _n_rows(file: Path) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    _schema(file)  # or a sentence on what is wrong with it
     if file.suffix == PARQUET:
         return int(pq.read_metadata(file).num_rows)
     with pa.memory_map(str(file)) as mapped:

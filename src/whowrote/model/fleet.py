@@ -222,7 +222,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class StoredRows(Rows):
-    """Dense rows that stay in a file; ``targets`` has none, and says device and precision alone.
+    """Dense rows that stay in a file; ``targets`` says shape, device and precision, and no value.
 
     ``read`` gives those of an index, scaled; it is told whether what lies beside them will soon be
     asked for too.

@@ -40,11 +40,16 @@ class Runs:
     length: int
     window: int
 
-    def windows(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """The number of the window that every row falls into."""
+    def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """The rows in a random order of that kind."""
         run = rows // self.length
-        keys = torch.rand(int(run.max()) + 1, generator=generator, device=rows.device)
-        return keys.argsort().argsort()[run] // self.window
+        runs = torch.rand(int(run.max()) + 1, generator=generator, device=rows.device)
+        window = (runs.argsort().argsort() // self.window).double()
+        # Beside the number of a window, single precision has few digits left for the place in it.
+        keys = window[run]
+        del run  # of millions of rows, each such table is tens of megabytes
+        keys += torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
+        return rows[keys.argsort(stable=True)]
 
 
 @dataclass(frozen=True)
@@ -68,11 +73,15 @@ class Assignment:
 
     def held_out(self, candidates: IntArray) -> list[IntArray]:
         """What of the candidates and of the validation rows each member does not learn from."""
-        parts = zip(self.train, self.validation, strict=True)
-        return [
-            np.setdiff1d(np.concatenate([candidates, watched.cpu().numpy()]), own.cpu().numpy())
-            for own, watched in parts
-        ]
+        found = []
+        for own, watched in zip(self.train, self.validation, strict=True):
+            taught, seen = own.cpu().numpy(), watched.cpu().numpy()
+            most = max(int(rows.max(initial=-1)) for rows in (candidates, taught, seen))
+            unseen = np.zeros(most + 1, dtype=bool)
+            unseen[candidates] = unseen[seen] = True
+            unseen[taught] = False
+            found.append(np.flatnonzero(unseen))
+        return found
 
     def with_rows(self, more: Tensor) -> Assignment:
         """Every member also learns from ``more``; what it is validated on stays."""
@@ -112,14 +121,13 @@ class Assignment:
     def shuffled(self, streams: Streams) -> Tensor:
         """Every member's training rows in its own random order, as long as the shortest."""
         lengths = [len(rows) for rows in self.train]
+        if self.runs is not None:
+            pairs = zip(self.train, streams.generators, strict=True)
+            return torch.stack([self.runs.shuffled(*pair)[: min(lengths)] for pair in pairs])
         padded = torch.nn.utils.rnn.pad_sequence(list(self.train), batch_first=True)
-        # Beside the number of a window, single precision has few digits left for the place in it.
-        precise = torch.float32 if self.runs is None else torch.float64
-        keys = torch.full(padded.shape, torch.inf, device=padded.device, dtype=precise)
-        for row, own, generator in zip(keys, self.train, streams.generators, strict=True):
-            row[: len(own)].uniform_(generator=generator)
-            if self.runs is not None:
-                row[: len(own)] += self.runs.windows(own, generator)
+        keys = torch.full(padded.shape, torch.inf, device=padded.device)
+        for row, length, generator in zip(keys, lengths, streams.generators, strict=True):
+            row[:length].uniform_(generator=generator)
         order = keys.argsort(dim=1, stable=True)[:, : min(lengths)]
         return padded.gather(1, order)
 

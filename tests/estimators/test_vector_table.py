@@ -189,20 +189,20 @@ def test_in_the_order_of_runs_a_table_teaches_what_memory_does(
         return shuffled(self, streams)
 
     monkeypatch.setattr(Assignment, "shuffled", watched)
-    stored = MixtureVAEClassifier(**SMALL).fit(path)
+    stored = MixtureVAEClassifier(**SMALL, start="random").fit(path)
     assert orders
     assert set(orders) == {Runs(10, 20)}
-    plain = MixtureVAEClassifier(**SMALL).fit(X, y)
+    plain = MixtureVAEClassifier(**SMALL, start="random").fit(X, y)
 
     def in_runs(fleet: Any, *parts: Any) -> Assignment:
         found = assign(fleet, *parts)
         return Assignment(found.train, found.validation, Runs(10, 20))
 
     monkeypatch.setattr("whowrote.estimators.classifier.assign", in_runs)
-    memory = MixtureVAEClassifier(**SMALL).fit(X, y)
+    memory = MixtureVAEClassifier(**SMALL, start="random").fit(X, y)
     assert np.array_equal(memory.predict_log_proba(X), stored.predict_log_proba(X))
     assert not np.array_equal(plain.predict_log_proba(X), stored.predict_log_proba(X))  # control
-    assert stored.score(X, y) == pytest.approx(plain.score(X, y), abs=0.02)
+    assert stored.score(X, y) == pytest.approx(plain.score(X, y), abs=0.05)
 
 
 def test_an_order_of_runs_is_one_of_all_rows_in_windows() -> None:

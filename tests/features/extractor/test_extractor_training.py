@@ -82,31 +82,39 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(
         assert torch.equal(weights(parts)[name], value), name
 
 
-def test_a_run_goes_on_in_another_folder_from_what_is_stored(tmp_path: Path) -> None:
-    store = Store((tmp_path / "kept").as_uri())
+def test_a_run_goes_on_in_another_folder_from_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, every = Store((tmp_path / "kept").as_uri()), {"checkpoint_minutes": 0.0}
     whole = train(small_config(tmp_path, out="whole"), device="cpu")
-    first = small_config(tmp_path, out="first", training={"steps": 8})
-    assert not train(first, device="cpu", minutes=0, store=store).finished
+    learn = Run.learn
+
+    def falter(run: Run, share: float) -> int:
+        if run.step == 6:
+            raise KeyboardInterrupt
+        return learn(run, share)
+
+    monkeypatch.setattr(Run, "learn", falter)
+    first = small_config(tmp_path, out="first", training=every)
+    with pytest.raises(KeyboardInterrupt):
+        train(first, device="cpu", store=store)
+    monkeypatch.setattr(Run, "learn", learn)
     there = tmp_path / "kept" / "checkpoint.json"
-    assert json.loads(there.read_text())["step"] == 0
-    half = small_config(tmp_path, out="half", training={"steps": 4})
-    train(half, device="cpu", store=store)
-    assert json.loads(there.read_text())["step"] == 4
+    assert json.loads(there.read_text())["step"] == 6
     kept = {file.name for file in (tmp_path / "kept").iterdir()}
-    assert kept == {file.name for file in half.out.iterdir()}  # former shards are gone
-    elsewhere = small_config(tmp_path, out="elsewhere")
+    assert kept == {file.name for file in first.out.iterdir()}  # former shards are gone
+    elsewhere = small_config(tmp_path, out="elsewhere", training=every)
     store.fetch(elsewhere.out)
     fetched = read_checkpoint(elsewhere.out)
     assert fetched is not None
-    assert fetched.values["step"] == 4
+    assert fetched.values["step"] == 6
+    before = (elsewhere.out / "checkpoint.json").stat().st_mtime_ns
+    store.fetch(elsewhere.out)  # as far as what is there: nothing is brought
+    assert (elsewhere.out / "checkpoint.json").stat().st_mtime_ns == before
     rest = train(elsewhere, device="cpu", store=store)
     assert rest.step == 8
     for name, value in weights(whole).items():
         assert torch.equal(weights(rest)[name], value), name
-    store.fetch(elsewhere.out)  # as far as it: nothing is brought
-    before = (elsewhere.out / "checkpoint.json").stat().st_mtime_ns
-    store.fetch(elsewhere.out)
-    assert (elsewhere.out / "checkpoint.json").stat().st_mtime_ns == before
     anew = train(small_config(tmp_path, out="anew"), device="cpu", minutes=0)  # control
     assert any(not torch.equal(weights(anew)[n], value) for n, value in weights(rest).items())
     store.forget()

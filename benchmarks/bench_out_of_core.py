@@ -8,7 +8,12 @@ mapped files), looked at ten times a second, and how much of it is more than aft
 rows in memory. Beside it stands the simplest thing that learns from blocks: a linear classifier of
 scikit-learn by ``partial_fit``, one pass.
 
+``--orders`` is about why rows are learnt from in runs of neighbours: seconds of a clock to read a
+million rows, and bytes asked of the disk, with none of the file in the cache of the system and with
+all of it; of rows at random a tenth is read.
+
 Command:  OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py [--millions 1 2 5] [--epochs 2]
+          OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py --orders
 Hardware: one core, 5 GB of disk; some 15 minutes.
 Expect:   the same seconds a million rows, within a few per cent; less than 1 GB resident.
 """
@@ -17,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -25,7 +31,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from time import process_time, sleep
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 import numpy as np
@@ -141,6 +147,53 @@ def simplest(path: Path, epochs: int) -> dict[str, Any]:
     return told | {"error": 1 - model.score(scaler.transform(X), y)} | memory.told()
 
 
+def orders(path: Path, n: int) -> None:
+    """Rows at random and in runs of several lengths."""
+    import torch
+
+    from whowrote.estimators import VectorTable, vector_table
+    from whowrote.model import Streams
+    from whowrote.training import Assignment
+
+    nothing = torch.zeros(0, dtype=torch.long)
+    for kilobytes in (0, 25, 100, 400):
+        vector_table.RUN_BYTES = max(1, kilobytes) * 1024
+        for warm in (False, True):
+            table = VectorTable(path)
+            order, share = table.runs(1) if kilobytes else None, 1.0 if kilobytes else 0.1
+            rows = Assignment((torch.arange(n),), (nothing,), order).shuffled(Streams([0]))[0]
+            rows = rows[: int(share * n)].numpy()
+            for _ in table.blocks() if warm else ():
+                pass
+            if not warm:
+                forget(path)
+            before, began = read_bytes(), perf_counter()
+            with table.held(1):
+                read = table.take if kilobytes else table.__getitem__
+                for low in range(0, len(rows), 256):
+                    read(rows[low : low + 256])
+            seconds, size = perf_counter() - began, read_bytes() - before
+            print(
+                f"{f'runs of {kilobytes} kB' if kilobytes else 'rows at random'}, "
+                f"{'in the cache' if warm else 'cold'}: {seconds / share:.1f} s a million rows, "
+                f"{size / share / 2**20:.0f} MB read from the disk",
+                flush=True,
+            )
+
+
+def forget(path: Path) -> None:
+    """Have the system drop what it holds of a file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def read_bytes() -> int:
+    """What this process has had read from a disk so far."""
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
+
+
 WAYS = {"whowrote": ours, "SGDClassifier.partial_fit": simplest}
 
 
@@ -150,10 +203,16 @@ def main() -> None:
     asked.add_argument("--millions", type=float, nargs="+", default=[1, 2, 5])
     asked.add_argument("--epochs", type=int, default=2, help="two at least")
     asked.add_argument("--folder", type=Path, help="where the tables go for a while")
+    asked.add_argument("--orders", action="store_true", help="compare orders of reading")
     asked.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = asked.parse_args()
     if given.one:
         print(json.dumps(WAYS[given.one[0]](Path(given.one[1]), given.epochs)))
+        return
+    if given.orders:
+        with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+            write(Path(folder) / "rows.arrow", 1_000_000)
+            orders(Path(folder) / "rows.arrow", 1_000_000)
         return
     first: dict[str, float] = {}
     for millions in given.millions:

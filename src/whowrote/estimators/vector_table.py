@@ -40,7 +40,7 @@ ARROW, PARQUET = (".arrow", ".feather"), ".parquet"
 BLOCK = 8192
 """Rows that are looked at together in a pass over all."""
 RUN_BYTES = 102_400
-"""Neighbours read at once; of runs of 25, 100 and 400 kB these took a cold disk the least time."""
+"""Neighbours read at once; runs of 25 and of 400 kB took longer (docs/scale.md)."""
 WINDOW_BYTES = 2**28
 """What is held of the file while it is learnt from."""
 LEAST_WINDOW = 64

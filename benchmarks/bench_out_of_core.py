@@ -14,7 +14,7 @@ all of it; of rows at random a tenth is read.
 
 Command:  OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py [--millions 1 2 5] [--epochs 2]
           OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py --orders
-Hardware: one core, 5 GB of disk; some eight minutes of the core, of which two thirds for 5 millions.
+Hardware: one core, 5 GB of disk; some eight minutes of the core, most of them for 5 millions.
 Expect:   the same core-seconds a row, within a few per cent; less than 2 GB resident.
 """
 

@@ -15,7 +15,7 @@ cosine. There, time is that of a core for reading, learning and answering.
 Command:  python experiments/many_authors.py --corpus blogs=blogs_train.parquet --authors 1000
           [--enrolled 1] [--vectors vectors.npz] [--seed 1]
           python experiments/many_authors.py --corpus blogs=blogs_train.parquet --enrolled 5
-          --switch 200 350 500 700
+          --switch 200 350
 Hardware: one core; minutes where vectors are there, at 100 to 200 texts a second where not.
 Expect:   see docs/scale.md.
 """

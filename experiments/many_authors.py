@@ -8,8 +8,14 @@ their n-grams. Where one text is enrolled, what all authors share is the first g
 
 Time is that of a search, without reading the text, whose rows are there.
 
+``--switch`` is about where training goes over to this kind of model: the linear engine,
+``Attributor()``, beside the directory on the same texts of the same authors, and beside the nearest
+cosine. There, time is that of a core for reading, learning and answering.
+
 Command:  python experiments/many_authors.py --corpus blogs=blogs_train.parquet --authors 1000
           [--enrolled 1] [--vectors vectors.npz] [--seed 1]
+          python experiments/many_authors.py --corpus blogs=blogs_train.parquet --enrolled 5
+          --switch 200 350
 Hardware: one core; minutes where vectors are there, at 100 to 200 texts a second where not.
 Expect:   see docs/scale.md.
 """
@@ -23,7 +29,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -31,6 +37,7 @@ import pyarrow.parquet as pq
 
 from whowrote import __version__
 from whowrote.arrays import FloatArray, IntArray
+from whowrote.attribution import Attributor
 from whowrote.attribution import many_authors as engine
 from whowrote.attribution.directory import Directory
 from whowrote.corpus.texts import Corpus
@@ -77,7 +84,7 @@ class Drawn:
 def draw(authors: list[list[str]], number: int, enrolled: int | None, seed: int) -> Drawn:
     """So many authors with two texts at least."""
     random = np.random.default_rng([seed, 89])
-    several = [place for place, texts in enumerate(authors) if len(texts) > 1]
+    several = [place for place, texts in enumerate(authors) if len(texts) > (enrolled or 1)]
     chosen = random.permutation(several)[:number]
     texts, codes, asked, own = [], [], [], []
     for code, place in enumerate(chosen.tolist()):
@@ -180,6 +187,36 @@ def measure(drawn: Drawn, dense: FittedAdHominem | None) -> dict[str, Any]:
     }
 
 
+def answered(log_p: Any, own: IntArray, began: float) -> dict[str, float]:
+    """Figures of log-probabilities, and the seconds of a core since ``began``."""
+    loss = -float(np.asarray(log_p)[np.arange(len(own)), own].mean())
+    seconds = round(process_time() - began, 1)
+    return {**figures(log_p, own), "log_loss": round(loss, 4), "core_seconds": seconds}
+
+
+def switched(drawn: Drawn) -> dict[str, Any]:
+    """Both engines on the same texts; the directory also by the extractor that the other reads."""
+    corpus = Corpus.from_texts(drawn.enrolled, [f"{code:06d}" for code in drawn.codes.tolist()])
+    found: dict[str, Any] = {"authors": len(corpus.author_names), "texts": len(corpus)}
+    found |= {"words": sum(corpus.word_counts), "asked": len(drawn.asked)}
+    ways = {"directory": None, "directory, AdHominem": AdHominem(device="cpu").fitted()}
+    for way, extractor in ways.items():
+        began = process_time()
+        model = engine.learn_many(corpus, extractor=extractor)
+        rows = engine.read(model.features, drawn.asked)
+        score = model.directory.all_scores(rows.styles, rows.grams)
+        rest = model.directory.shared.rest
+        log_p = np.stack([engine.log_shares(one, rest) for one in score])
+        found[way] = answered(log_p, drawn.own, began) | {"extractor": model.features.dense.kind}
+        found[way] |= plain(model, rows, drawn.own)
+        print(way, found[way], flush=True)
+    began = process_time()
+    linear = Attributor().fit(corpus).fitted()
+    found["linear"] = answered(linear.predict_log_proba(drawn.asked), drawn.own, began)
+    print("linear", found["linear"], flush=True)
+    return found
+
+
 def main() -> None:
     """One draw of authors."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -189,6 +226,7 @@ def main() -> None:
     asked.add_argument("--between", type=int, nargs=2, help="authors by first appearance")
     asked.add_argument("--enrolled", type=int)
     asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--switch", type=int, nargs="+", help="numbers of authors, in turn")
     asked.add_argument("--out", type=Path, default=OUT)
     given = asked.parse_args()
     name, path = given.corpus.split("=", 1)
@@ -209,13 +247,16 @@ def main() -> None:
                 letters(texts[row]): v for row, v in zip(stored["rows"], stored["V"], strict=True)
             }
         object.__setattr__(dense, "known", known)
-    record = measure(draw(authors, given.authors, given.enrolled, given.seed), dense)
-    record["version"] = __version__
-    texts_enrolled = given.enrolled or "all but one"
-    key = f"{name}, {given.authors} authors, {texts_enrolled} enrolled, seed {given.seed}"
-    kept = json.loads(given.out.read_text()) if given.out.is_file() else {}
-    write_text(given.out, json.dumps(kept | {key: record}, indent=1, sort_keys=True) + "\n")
-    print(key, json.dumps(record, indent=1))
+    for number in given.switch or [given.authors]:
+        drawn = draw(authors, number, given.enrolled, given.seed)
+        record = switched(drawn) if given.switch else measure(drawn, dense)
+        record["version"] = __version__
+        texts_enrolled = given.enrolled or "all but one"
+        key = f"{name}, {number} authors, {texts_enrolled} enrolled, seed {given.seed}"
+        key += ", switch" if given.switch else ""
+        kept = json.loads(given.out.read_text()) if given.out.is_file() else {}
+        write_text(given.out, json.dumps(kept | {key: record}, indent=1, sort_keys=True) + "\n")
+        print(key, json.dumps(record, indent=1), flush=True)
 
 
 if __name__ == "__main__":

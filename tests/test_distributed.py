@@ -4,12 +4,14 @@ Skipped where Ray is not installed. All tests share one cluster, which takes ten
 second node is started anew for the test that kills it.
 """
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -21,11 +23,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from attribution.people import corpus as people
+from attribution.people import texts_by
+from features.made_up import small_config
 from sweep.small_sweeps import assert_same, by_name
 from whowrote import Attributor, Corpus, distributed
 from whowrote.distributed import AHEAD, HERE, Machines, machines_of, require_answer
 from whowrote.errors import InputError
 from whowrote.evaluation import cross_validate
+from whowrote.features.extractor.checkpoints import Store, read_checkpoint
+from whowrote.features.extractor.driver import train_on
+from whowrote.features.extractor.run import HISTORY, WEIGHTS
 from whowrote.features.streaming import Choice, embed_corpus
 from whowrote.held_out import strangers_refused
 from whowrote.linking.linker import _vectors, sketches
@@ -182,8 +189,6 @@ def test_a_sweep_files_the_same_records(machines: Machines, tmp_path: Path) -> N
 def test_embedding_makes_the_same_table(machines: Machines, tmp_path: Path) -> None:
     texts, authors = people(3, 8)
     posts = tmp_path / "posts.jsonl"
-    import json
-
     rows = [json.dumps({"author": a, "text": t}) for a, t in zip(authors, texts, strict=True)]
     posts.write_text("\n".join(rows))
     tables = {}
@@ -255,3 +260,127 @@ def test_a_driver_that_was_killed_goes_on(cluster: Any, tmp_path: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert_equal(swept(config, "there"), swept(config, "here"))
     assert all(file.stat().st_mtime_ns == when for file, when in before.items())
+
+
+def whole_command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "whowrote", *map(str, arguments)]
+
+
+def accounts_file(path: Path) -> Path:
+    """Thirty people with an account each; the first four have another one."""
+    rows = [{"author": f"p{p}", "text": t} for p in range(30) for t in texts_by(p, 4)]
+    rows += [{"author": f"alias{p}", "text": t} for p in range(4) for t in texts_by(p, 4, seed=1)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_the_link_command_gives_the_same_list(cluster: Any, tmp_path: Path) -> None:
+    posts = accounts_file(tmp_path / "posts.jsonl")
+    found = {}
+    for name, more in (("here", []), ("there", ["--ray", cluster.address])):
+        table, graph = tmp_path / f"{name}.csv", tmp_path / f"{name}.graphml"
+        command = whole_command("link", posts, "--json", "--quiet", "--device", "cpu", *more)
+        command += ["--out", str(table), "--graph", str(graph)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found[name] = json.loads(done.stdout)
+        assert graph.is_file()
+        assert len(table.read_text().splitlines()) == len(found[name]["links"]) + 1
+    here, there = (found[name]["links"] for name in ("here", "there"))
+    pairs = [(one["first"], one["second"]) for one in here]
+    assert [(one["first"], one["second"]) for one in there] == pairs
+    for ours, theirs in zip(here, there, strict=True):
+        assert theirs["log10_lr"] == pytest.approx(ours["log10_lr"], abs=1e-4)
+    assert found["here"]["reported"] == found["there"]["reported"]
+    other = subprocess.run(  # control: another seed cuts the accounts otherwise
+        whole_command("link", posts, "--json", "--quiet", "--device", "cpu", "--seed", 1),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    figures = [one["log10_lr"] for one in json.loads(other.stdout)["links"]]
+    assert figures != pytest.approx([one["log10_lr"] for one in here], abs=1e-4)
+
+
+def test_embedding_goes_on_after_its_driver_was_killed(cluster: Any, tmp_path: Path) -> None:
+    texts, authors = people(4, 40)
+    posts = tmp_path / "posts.jsonl"
+    rows = [json.dumps({"author": a, "text": t}) for a, t in zip(authors, texts, strict=True)]
+    posts.write_text("\n".join(rows))
+    out = tmp_path / "there.parquet"
+    command = whole_command("embed", posts, "--out", out, "--part", 4, "--device", "cpu", "--json")
+    command += ["--ray", cluster.address]
+    driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    folder = tmp_path / "there.parquet.parts"
+    while driver.poll() is None and len(list(folder.glob("part-*.parquet"))) < 2:
+        time.sleep(0.01)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait()
+    before = {file.name: file.stat().st_mtime_ns for file in folder.glob("part-*.parquet")}
+    assert 2 <= len(before) < 40
+    assert not out.exists()
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    told = json.loads(done.stdout)
+    assert (told["texts"], told["found"]) == (160, 4 * len(before))
+    embed_corpus(posts, tmp_path / "here.parquet", Choice(device="cpu"), texts_per_part=4)
+    here, there = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("here", "there"))
+    assert here.drop(["vector"]).equals(there.drop(["vector"]))  # none lost, doubled or moved
+    ours, theirs = (np.array(one["vector"].to_pylist()) for one in (here, there))
+    np.testing.assert_allclose(theirs, ours, atol=2e-6)
+    assert np.abs(ours[0] - theirs[1]).max() > 1e-3  # control
+    assert not folder.exists()
+
+
+def test_training_goes_on_when_the_process_that_trains_dies(cluster: Any, tmp_path: Path) -> None:
+    """Killed after its third checkpoint, sent again: the weights of a run that nobody disturbed."""
+    recipe = {"checkpoint_minutes": 0.0, "steps": 12}
+    whole, parts = (small_config(tmp_path, out=out, training=recipe) for out in ("whole", "parts"))
+    kept, told = tmp_path / "kept", tmp_path / "processes"
+    told.mkdir()
+
+    with machines_of(cluster.address) as machines:
+        train_on(machines, whole, device="cpu", store=Store((tmp_path / "undisturbed").as_uri()))
+
+        class Watched:
+            slots, gpus = machines.slots, False
+
+            def map(self, function: Any, shared: Any, tasks: Any, size: Any = None) -> Any:
+                def begun(shared: Any, task: Any) -> Any:
+                    (told / str(os.getpid())).touch()
+                    return function(shared, task)
+
+                return machines.map(begun, shared, tasks, size)
+
+        with ThreadPoolExecutor(1) as pool:
+            killed = pool.submit(kill_at, kept / "checkpoint.json", told, 3)
+            far = train_on(Watched(), parts, device="cpu", store=Store(kept.as_uri()))
+        died, step = killed.result()
+    processes = {int(one.name) for one in told.iterdir()}
+    assert died in processes
+    assert len(processes) == 2
+    assert 3 <= step < 12
+    assert (far.step, far.finished) == (12, True)
+    ours, theirs = (read_checkpoint(folder) for folder in (tmp_path / "undisturbed", kept))
+    assert ours is not None
+    assert theirs is not None
+    for name, value in ours.arrays.items():
+        if name != "since":  # which has seconds
+            np.testing.assert_array_equal(theirs.arrays[name], value, err_msg=name)
+    early = train_on(HERE, small_config(tmp_path, out="early"), device="cpu", minutes=0)  # control
+    assert early.files[WEIGHTS] != far.files[WEIGHTS]
+    assert (parts.out / WEIGHTS).read_bytes() == far.files[WEIGHTS]
+    assert (parts.out / HISTORY).is_file()
+
+
+def kill_at(manifest: Path, told: Path, step: int) -> tuple[int, int]:
+    """Kill the process that trains once its checkpoint is so far; which it was, and how far."""
+    for _ in range(60_000):
+        time.sleep(0.005)
+        try:
+            here = json.loads(manifest.read_text())["step"]
+        except (OSError, ValueError):
+            continue
+        if here >= step:
+            (process,) = (int(one.name) for one in told.iterdir())
+            os.kill(process, signal.SIGKILL)
+            return process, here
+    raise AssertionError("no checkpoint was kept")

@@ -31,6 +31,7 @@ from whowrote.attribution.many_authors import (
 )
 from whowrote.cli import app
 from whowrote.errors import InputError
+from whowrote.estimators.classifier import MOST_LATENTS
 from whowrote.evaluation import cross_validate
 from whowrote.features import AdHominem
 from whowrote.features.adhominem import PRETRAINED
@@ -225,6 +226,11 @@ def test_enrolled_later_and_never_twice(fitted: ManyAuthors, corpus: Corpus) -> 
     assert grown.predict(texts_by(77, 1, seed=5))[0] == "new"
     with pytest.raises(InputError, match="'p00' is enrolled already"):
         fitted.enroll(corpus.subset([0]))
+
+
+def test_beyond_the_authors_whom_a_regression_bears_it_is_a_directory() -> None:
+    """The engine in between was worse than the nearest cosine (docs/scale.md)."""
+    assert jobs.MANY == evaluation.MANY == MOST_LATENTS + 1
 
 
 def test_the_commands_from_training_to_enrolment(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from whowrote.training.optimizer import FleetAdam, MovingAverage
+from whowrote.training.step import FleetAdam, MovingAverage
 
 EXACT = 1e-12
 LOOSE = 1e9

@@ -6,8 +6,7 @@ from torch import Tensor
 
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams, initialize_networks
 from whowrote.training import Assignment, Plan, initialize, train
-from whowrote.training.optimizer import FleetAdam, MovingAverage
-from whowrote.training.step import GraphedStep, Step
+from whowrote.training.step import FleetAdam, GraphedStep, MovingAverage, Step
 
 N, L, K, D = 64, 6, 3, 4
 

@@ -54,8 +54,8 @@ from whowrote.features.interface import FEW_TOKENS, FittedFeatures
 from whowrote.features.vocabulary import split
 from whowrote.progress import tell
 
-MANY = 500
-"""From so many authors on, training makes this kind of model."""
+MANY = 201
+"""From so many authors on, training makes this kind of model: up to 200, each has a regression."""
 MOST_GRAM_TEXTS = 10_000
 """Texts from which it is learnt which n-grams there are."""
 MOST_HELD_OUT, FEWEST_HELD_OUT = 1000, 30

@@ -79,7 +79,7 @@ def train(
     model is a folder; no training text is in it. A warning says where marks of typography alone
     name most authors, or most texts are not in English. --normalise quotes,case,... reads without
     them, questioned texts too.
-    From 500 authors on it is a directory, searched instead of compared one by one.
+    From 201 authors on it is a directory, searched instead of compared one by one.
 
     Example: `whowrote train letters/ --out letters.model`
     """

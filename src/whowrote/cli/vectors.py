@@ -34,9 +34,12 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
+    from whowrote.features.extractor.driver import Far, Outcome
+    from whowrote.features.extractor.recipe import Config
     from whowrote.features.extractor.run import Evaluation, Step
     from whowrote.features.streaming import Embedded, Part
-    from whowrote.sweep import Choice, Config, Results, Row
+    from whowrote.sweep import Choice, Results, Row
+    from whowrote.sweep import Config as SweepConfig
 
 
 Extractor = Annotated[
@@ -168,8 +171,8 @@ def _group() -> None:
     """Train the neural feature extractor. Example: `whowrote extractor train config.toml`."""
 
 
-@extractor.command()
-def train(
+@extractor.command("train")
+def train_extractor(
     config: Annotated[Path, typer.Argument(help="TOML file: corpora, network, batches, training.")],
     device: Device = None,
     minutes: Annotated[
@@ -179,33 +182,55 @@ def train(
     resume: Annotated[
         bool, typer.Option(help="Go on from the checkpoint in the output folder, if any.")
     ] = True,
+    checkpoints: Annotated[
+        str | None, typer.Option(help="Keep checkpoints at this URL too: s3://bucket/run, file://")
+    ] = None,
+    ray: Ray = None,
 ) -> None:
     """Train on corpora with author labels; the best weights on unseen authors are kept.
 
     Authors are split into training, development and test. The output folder gets a checkpoint,
     `history.jsonl` and `extractor.safetensors`; the same command resumes an interrupted run. With
-    several GPUs: `torchrun --nproc-per-node 4 -m whowrote extractor train config.toml`.
+    several GPUs: `torchrun --nproc-per-node 4 -m whowrote extractor train config.toml`. With
+    `--ray` one machine of the cluster trains, and another one goes on when it dies: checkpoints
+    must then go to a URL, or the output folder lie on a shared disk.
 
     Example: `whowrote extractor train experiments/extractor/shipped.toml`
     """
     from whowrote.drafts import probe
-    from whowrote.features.extractor.driver import train as run
     from whowrote.features.extractor.recipe import read_config
     from whowrote.features.extractor.run import WEIGHTS
 
     chosen = read_config(config)
     probe(chosen.out, folder=True)
-    with _training_bar() as show:
-        outcome = run(
-            chosen,
-            device=device,
-            resume=resume,
-            minutes=minutes,
-            on_step=show,
-            on_evaluation=lambda record: say(_line(record), err=True),
-        )
+    asked = {"device": device, "resume": resume, "minutes": minutes}
+    outcome = _trained(chosen, ray, checkpoints, asked)
     state = "finished" if outcome.finished else "interrupted; the same command resumes it"
     say(f"step {outcome.step}, {state}\nWeights: {chosen.out / WEIGHTS}")
+
+
+def _trained(
+    config: Config, ray: str | None, checkpoints: str | None, asked: dict[str, Any]
+) -> Outcome | Far:
+    from whowrote.distributed import machines_of
+    from whowrote.features.extractor.checkpoints import Store
+    from whowrote.features.extractor.driver import train, train_on
+
+    store = None if checkpoints is None else Store(checkpoints)
+    if ray is not None:
+        with machines_of(ray, gpus=_on_gpus(asked["device"])) as machines:
+            far = train_on(machines, config, store=store, **asked)
+        for record in far.history:
+            say(_line(record), err=True)
+        return far
+    with _training_bar() as show:
+        return train(
+            config,
+            store=store,
+            on_step=show,
+            on_evaluation=lambda record: say(_line(record), err=True),
+            **asked,
+        )
 
 
 def _line(record: Evaluation) -> str:
@@ -321,7 +346,7 @@ def _sweep_summary(
 
 
 def _show_sweep(
-    asked: Config,
+    asked: SweepConfig,
     folder: Path,
     results: Results,
     best: Sequence[Choice],

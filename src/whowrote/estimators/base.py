@@ -25,6 +25,7 @@ from whowrote.estimators.fitted_classifier import (
     log_mean_exp,
 )
 from whowrote.estimators.scaling import Scaling, learn_scaling
+from whowrote.estimators.vector_table import VectorTable, opened, table_columns
 from whowrote.files import ModelFile, read_model_file, write_model_file
 from whowrote.model import Architecture, Member, MixtureVAE, Rows, Streams
 from whowrote.model.distributions import FAMILIES
@@ -176,7 +177,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         )
 
     def _members(self, seeds: list[int]) -> list[Member]:
-        input_dropout, hidden_dropout = self._dropout_rates()
+        dropout = self._dropout_rates()
         return [
             Member(
                 seed=seed,
@@ -186,8 +187,8 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 l1=float(self.l1),
                 joint_weight=float(self.joint_weight),
                 label_weight=float(self._setting("label_weight")),
-                input_dropout=float(input_dropout),
-                hidden_dropout=float(hidden_dropout),
+                input_dropout=float(dropout[0]),
+                hidden_dropout=float(dropout[1]),
                 initial_df=float(self.initial_df),
                 df_rate=float(self.df_rate),
             )
@@ -195,6 +196,8 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         ]
 
     def _read(self, X: Any, *, reset: bool) -> Any:
+        if isinstance(X := opened(X), VectorTable):
+            return table_columns(self, X, reset=reset)
         X = validate_data(
             self,
             X,
@@ -223,8 +226,7 @@ class MixtureVAEBase(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What was learnt before, in a fleet of its own that may be moved without harm to it."""
         fitted = self.fitted_
         members = self._members([member.seed for member in fitted.fleet.members])
-        before = fitted.fleet.architecture
-        shape = self._architecture(n, k, fitted.scaling)
+        before, shape = fitted.fleet.architecture, self._architecture(n, k, fitted.scaling)
         by_rule = [name for name in ("hidden", "latent_dim") if getattr(self, name) is None]
         shape = replace(shape, **{name: getattr(before, name) for name in by_rule})
         for name, now, then in [

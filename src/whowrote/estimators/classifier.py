@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Self
 
@@ -28,8 +29,9 @@ from whowrote.estimators.fitted_classifier import (
     OwnFigures,
     Sample,
 )
-from whowrote.estimators.labels import Labels, codes_of, read_labels, row_weights
+from whowrote.estimators.labels import Labels, codes_of, labels_of, row_weights
 from whowrote.estimators.scaling import one_unit, stacked, warn_of_far_values
+from whowrote.estimators.vector_table import VectorTable
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.logistic import MANY_ROWS
@@ -77,6 +79,8 @@ FOLDS = 10
 """Where a model learns from all rows, others leave these out in turn, for typicality."""
 FOLDS_OF_FEW = 4
 """The same where few rows have a label and many have none."""
+MOST_VALIDATION_ROWS = 20_000
+"""More to stop early by would cost time and tell no more."""
 RANKED_ROWS = 100
 """As many of the folds as hold so many rows."""
 GENERATION = {
@@ -130,8 +134,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         the steps of ln(nu - 2) are: 10 times 0.002 multiplies nu - 2 by up to 1.02 a step.
     n_members : size of the ensemble; probabilities are averaged, everything that speaks of the
         latent space comes from the leading member (lowest validation loss).
-    validation_fraction, patience : early stopping on a stratified part of the labelled rows, its
-        own for every member; 0 means none, and so does a part of fewer than 20 rows.
+    validation_fraction, patience : early stopping on a stratified part of the labelled rows, of
+        20,000 at most, its own for every member; 0 means none, and so does a part of fewer than 20.
     average : decay of the moving average of the parameters that is evaluated and kept; 0 is off.
     projection_dim : wide sparse X is explained through a projection of this width: the encoder
         reads the sparse rows as side information, and the bound is a bound on ln p(projection).
@@ -176,7 +180,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         folds: Any = None,
         *,
         sample_weight: Any = None,
@@ -184,6 +188,11 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
         callbacks: Any = None,
     ) -> Self:
         """Learn from labelled rows, and from unlabelled ones where y has no label.
+
+        X is an array, a sparse matrix, or a table that stays in its file: a
+        :class:`~whowrote.estimators.VectorTable` or the path of one (Parquet, Arrow, a folder of
+        either). Such a table brings y along in a column ``author``. What is held of it is a window
+        of 256 MB; up to so many bytes the model is the one that the same rows in memory make.
 
         ``folds`` gives every row a number from 0 to ``n_members`` - 1: the member of that number
         never learns from the row and stops early by it, so that ``member(i)`` can answer for rows
@@ -203,14 +212,15 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             checks.one_of("start", self.start, tuple(RULES))
             self._check_parameters()
             X = self._read(X, reset=not self._goes_on)
-            labels = self._same_classes(read_labels(y, X.shape[0]))
+            labels = self._same_classes(labels_of(X, y))
             weights = row_weights(sample_weight, self.class_weight, labels)
             codes, fold_of = labels.codes, None
             if folds is not None:
                 fold_of = self._folds(folds, codes, validation)
             if weights is not None:  # rows that do not count are not there
                 counts = weights > 0
-                X, codes, weights = X[counts], codes[counts], weights[counts]
+                X = X if counts.all() else X[counts]
+                codes, weights = codes[counts], weights[counts]
                 weights = None if (weights == weights[0]).all() else weights
                 fold_of = None if fold_of is None else fold_of[counts]
             k = len(labels.classes)
@@ -220,7 +230,8 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             if self.start == "scores":
                 fit.fitted = replace(fit.fitted, scaling=one_unit(X, k))
             fit.callbacks = checks.callbacks_of(callbacks)
-            self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
+            with X.held(self.n_members) if isinstance(X, VectorTable) else nullcontext():
+                self._learn(fit, X, codes, weights, fold_of, self._validation(validation, labels))
             self.classes_ = labels.classes
             self._finish(fit, X, weights)
         return self
@@ -244,9 +255,12 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
             weights = None if weights is None else np.concatenate([weights, more_weights])
         rows = fit.rows(X, codes, weights)
         epochs = self._epochs(len(known))
-        fraction = self.validation_fraction if epochs else 0.0
+        most = min(self.validation_fraction, MOST_VALIDATION_ROWS / len(known))
+        fraction = most if epochs else 0.0
         validation = Validation(fraction, folds, given, weights is not None)
         assignment = assign(fit.fitted.fleet, known, codes, validation)
+        if isinstance(X, VectorTable):
+            assignment = replace(assignment, runs=X.runs(self.n_members))
         self._run_phases(fit, rows, assignment, known, rest)
         unseen = assignment.held_out(known)
         few = min(map(len, unseen)) < LEAST_RANKED_ROWS

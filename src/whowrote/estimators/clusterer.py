@@ -34,6 +34,7 @@ from whowrote.errors import ClusterWarning, InputError
 from whowrote.estimators.base import SEED_RANGE, MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, HeldOutRanks, Sample
 from whowrote.estimators.scaling import Scaling, stacked, warn_of_far_values
+from whowrote.estimators.vector_table import require_array
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import set_components
@@ -139,6 +140,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             checks.at_least("n_init", self.n_init, 1, integer=True)
             checks.one_of("initialization", self.initialization, INITIALIZATIONS)
             X = self._read(X, reset=not self._goes_on)
+            require_array(X)
             n = X.shape[0]
             if n < self.n_components:
                 raise InputError(

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from whowrote import checks, private
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import DataWarning, InputError, did_you_mean
+from whowrote.estimators.vector_table import VectorTable
 from whowrote.model.fleet import UNLABELLED
 
 
@@ -61,6 +62,29 @@ def read_labels(y: Any, n_rows: int) -> Labels:
     codes = np.full(len(y), UNLABELLED, dtype=np.int64)
     codes[~unknown] = own
     return Labels(classes, codes)
+
+
+def labels_of(X: Any, y: Any) -> Labels:
+    """The labels of rows: of a table, unless y is given, its own.
+
+    A table has millions: what is missing and what is a class is decided on the different ones.
+    """
+    if y is not None or not isinstance(X, VectorTable):
+        return read_labels(y, X.shape[0])
+    different, found = np.array(X.distinct, dtype=object), np.bincount(X.places)
+    unknown = unlabelled(different)
+    if unknown.all():
+        raise InputError(
+            f"all {len(X)} labels of '{X.path}' are missing; label some rows or use "
+            "MixtureVAEClusterer on an array"
+        )
+    classes, own = np.unique(np.array(different[~unknown].tolist()), return_inverse=True)
+    checks.two_classes(classes)
+    if not unknown.any():
+        checks.two_rows_each(classes, found[np.argsort(own)])
+    number = np.full(len(different), UNLABELLED, dtype=np.int64)
+    number[~unknown] = own
+    return Labels(classes, number[X.places])
 
 
 def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ projection of it on its L leading right singular vectors.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,7 +21,8 @@ from scipy import sparse
 
 from whowrote.arrays import FloatArray
 from whowrote.errors import DataWarning, InputError
-from whowrote.model import Rows, SparseRows
+from whowrote.estimators.vector_table import BLOCK, VectorTable
+from whowrote.model import Rows, SparseRows, StoredRows
 from whowrote.model.fleet import UNLABELLED
 
 FARTHEST = 1e15  # its square, times a sharp precision, still fits into float32
@@ -95,11 +96,25 @@ class Scaling:
     def rows(
         self, X: Any, labels: NDArray[np.int64] | None, device: torch.device, dtype: torch.dtype
     ) -> Rows:
-        """The rows of the model on their device."""
+        """The rows of the model on their device; those of a table as they are asked for."""
+        codes = np.full(X.shape[0], UNLABELLED) if labels is None else labels
+        if isinstance(X, VectorTable):
+            return self._stored(X, codes, device, dtype)
         targets = self.observations(X, dtype).to(device)
-        codes = np.full(len(targets), UNLABELLED) if labels is None else labels
         inputs = None if self.projection is None else self._sparse(X, device, dtype)
         return Rows(targets, torch.as_tensor(codes, dtype=torch.long, device=device), inputs)
+
+    def _stored(
+        self, X: VectorTable, codes: NDArray[np.int64], device: torch.device, dtype: torch.dtype
+    ) -> StoredRows:
+        def read(index: torch.Tensor, in_runs: bool) -> torch.Tensor:
+            numbers = index.reshape(-1).cpu().numpy()
+            found = X.take(numbers) if in_runs else X[numbers]
+            return self.observations(found, dtype).to(device).reshape(*index.shape, -1)
+
+        nothing = torch.full((1, X.shape[1]), torch.nan, device=device, dtype=dtype)
+        labels = torch.as_tensor(codes, dtype=torch.long, device=device)
+        return StoredRows(nothing.expand(X.shape), labels, read=read)
 
     def _sparse(self, X: Any, device: torch.device, dtype: torch.dtype) -> SparseRows:
         X = sparse.csr_array(X)
@@ -121,6 +136,11 @@ def is_sparse(X: Any) -> bool:
 
 def stacked(X: Any, more: Any) -> Any:
     """Two sets of rows, dense or sparse, one below the other."""
+    if isinstance(X, VectorTable):
+        raise InputError(
+            f"validation rows are given and X is the table '{X.path}'; of a table, a part is held "
+            "out: say how much by validation_fraction, or leave it as it is"
+        )
     if is_sparse(X) or is_sparse(more):
         return sparse.vstack([X, more], format="csr")
     return np.concatenate([X, more])
@@ -146,16 +166,13 @@ def learn_scaling(
         norms = np.asarray(X.multiply(X).sum(axis=1)).ravel()
         norm = np.average(norms, weights=weights)
         input_scale = float(np.sqrt(width / norm)) if norms.any() else 1.0
-    raw = Scaling(np.zeros(0), np.ones(0), projection).dense(X).astype(np.float64)
+    read = Scaling(np.zeros(0), np.ones(0), projection)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread = raw.mean(0), raw.std(0)
-        if weights is not None:
-            mean = np.average(raw, axis=0, weights=weights)
-            spread = np.sqrt(np.average((raw - mean) ** 2, axis=0, weights=weights))
+        mean, spread, farthest = moments(map(read.dense, _blocks(X)), weights)
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
         raise InputError(
-            f"column {column} has values up to {np.abs(raw[:, column]).max():.3g}, too large to be "
+            f"column {column} has values up to {farthest[column]:.3g}, too large to be "
             "standardised; look for a wrong value or divide the column by a constant"
         )
     # Below rounding, a column is constant: dividing by its noise would invent a feature.
@@ -163,12 +180,46 @@ def learn_scaling(
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
 
 
+def _blocks(X: Any) -> Iterator[Any]:
+    """Dense rows some thousands at a time, equally whether they are in memory or in a file."""
+    if isinstance(X, VectorTable):
+        yield from X.blocks()
+    else:
+        for low in range(0, X.shape[0], BLOCK):
+            yield X[low : low + BLOCK]
+
+
+def moments(
+    blocks: Iterator[FloatArray], weights: FloatArray | None
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    r"""Mean, standard deviation and largest size of every column, in one pass over blocks b.
+
+    .. math:: \delta = \bar x_b - \bar x, \quad
+        S \leftarrow S + S_b + \delta^2 \frac{w\, w_b}{w + w_b}, \quad
+        \bar x \leftarrow \bar x + \delta \frac{w_b}{w + w_b}
+    """
+    total, row, mean, squares, farthest = 0.0, 0, np.zeros(1), np.zeros(1), np.zeros(1)
+    for block in blocks:
+        raw = block.astype(np.float64)
+        counts = np.ones(len(raw)) if weights is None else weights[row : row + len(raw)]
+        own = counts.sum()
+        centre = raw.mean(0) if weights is None else np.average(raw, axis=0, weights=counts)
+        spread = (raw - centre) ** 2
+        spread = (spread if weights is None else spread * counts[:, None]).sum(0)
+        away, share = centre - mean, own / (total + own)
+        squares = spread if not row else squares + spread + away**2 * (total * share)
+        mean = centre if not row else mean + away * share
+        farthest = np.maximum(farthest, np.abs(raw).max(axis=0))
+        total, row = total + own, row + len(raw)
+    return mean, np.sqrt(squares / total), farthest
+
+
 def one_unit(X: Any, n_classes: int) -> Scaling:
     """One unit for all columns and no centre: scores of classes are compared with each other."""
-    if is_sparse(X) or X.shape[1] != n_classes:
+    if is_sparse(X) or isinstance(X, VectorTable) or X.shape[1] != n_classes:
         raise InputError(
             f"start is 'scores' and X has {X.shape[1]} columns for {n_classes} classes; it must be "
-            "dense with a column per class: give scores, or start='logistic'"
+            "a dense array with a column per class: give scores, or start='logistic'"
         )
     unit = float(np.std(X)) or 1.0
     return Scaling(np.zeros(n_classes), np.full(n_classes, unit))
@@ -183,22 +234,25 @@ def warn_of_far_values(X: Any, stacklevel: int = 3) -> None:
     values, which has others near it, is a wrong one.
     """
     columns = _suspected(X) if is_sparse(X) else np.arange(X.shape[1])
-    rows = (X[:, columns].toarray() if is_sparse(X) else X).astype(np.float64, copy=False)
-    some = rows[:: -(-len(rows) // QUANTILE_ROWS)]
+    rows = X[:, columns].toarray() if is_sparse(X) else X
+    some = rows[:: -(-len(rows) // QUANTILE_ROWS)].astype(np.float64)
     median = np.median(some, axis=0)
     unit = np.array([_third_quartile(column) for column in np.abs(some - median).T])
-    reach = np.maximum(rows.max(axis=0) - median, median - rows.min(axis=0))
-    found = []
+    high, low = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+    for block in _blocks(rows):
+        high, low = np.maximum(high, block.max(axis=0)), np.minimum(low, block.min(axis=0))
+    reach, found = np.maximum(high - median, median - low), []
     for place in np.flatnonzero((reach > FAR_OUT * unit) & (unit > 0)):
-        away = np.abs(rows[:, place] - median[place])
+        values = np.concatenate([block[:, place] for block in _blocks(rows)]).astype(np.float64)
+        away = np.abs(values - median[place])
         far = away > FAR_OUT * unit[place]
         if away[far].min() > SQUEEZED * away[~far].max():
-            found += [(int(row), place) for row in np.flatnonzero(far)]
+            found += [(int(row), place, values[row]) for row in np.flatnonzero(far)]
     if not found:
         return
-    row, place = found[0]
+    row, place, value = found[0]
     warnings.warn(
-        f"row {row} of X has {rows[row, place]:.3g} in column {columns[place]}, where most values "
+        f"row {row} of X has {value:.3g} in column {columns[place]}, where most values "
         f"are within {unit[place]:.3g} of the median ({len(found)} such in all): beside it they "
         "can hardly be told apart; look for a wrong value, and drop, clip or impute it",
         DataWarning,

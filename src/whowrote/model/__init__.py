@@ -15,6 +15,7 @@ from whowrote.model.fleet import Batch as Batch
 from whowrote.model.fleet import Member as Member
 from whowrote.model.fleet import Rows as Rows
 from whowrote.model.fleet import SparseRows as SparseRows
+from whowrote.model.fleet import StoredRows as StoredRows
 from whowrote.model.fleet import Streams as Streams
 from whowrote.model.mixture import Mixture as Mixture
 from whowrote.model.mixture import Scores as Scores

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -203,12 +203,49 @@ class Rows:
         inputs = targets if self.sparse is None else self.sparse.take(index)
         return Batch(inputs, targets, self.labels[index])
 
+    def of_step(self, index: Int[Tensor, "m n"]) -> Batch:
+        """The same for a step of learning, whose rows come in an order."""
+        return self.take(index)
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a captured step can gather them: they are on the device, of equal length."""
+        return self.sparse is None
+
     def all_labelled(self) -> bool:
         """Whether the author of every row is known."""
         return bool((self.labels != UNLABELLED).all())
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class StoredRows(Rows):
+    """Dense rows that stay in a file; ``targets`` says shape, device and precision, and no value.
+
+    ``read`` gives those of an index, scaled; it is told whether what lies beside them will soon be
+    asked for too.
+    """
+
+    read: Callable[[Tensor, bool], Tensor] = field(kw_only=True)
+
+    def take(self, index: Int[Tensor, "m n"]) -> Batch:
+        """Read the rows that each member asks for."""
+        return self._batch(index, in_runs=False)
+
+    def of_step(self, index: Int[Tensor, "m n"]) -> Batch:
+        """The same for a step of learning."""
+        return self._batch(index, in_runs=True)
+
+    @property
+    def replayable(self) -> bool:
+        """They are not on the device."""
+        return False
+
+    def _batch(self, index: Tensor, in_runs: bool) -> Batch:
+        targets = self.read(index, in_runs)
+        return Batch(targets, targets, self.labels[index])
 
 
 # -- random numbers ------------------------------------------------------------------------------

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import zipfile
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,14 +20,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
 from whowrote.corpus.splits import Split
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
@@ -37,8 +34,6 @@ from whowrote.estimators.labels import read_labels
 from whowrote.estimators.scaling import learn_scaling
 from whowrote.files import canonical_json
 from whowrote.model import Rows
-
-_NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
 @dataclass(frozen=True)
@@ -112,62 +107,10 @@ def _read_parquet(path: Path, author: str, vector: str | None, group: str | None
     for name in filter(None, (author, group)):
         _present(path, name, table.column_names, "column")
     return Vectors(
-        _matrix(path, table, vector),
+        matrix(path, table, vector_columns(path, table.schema, vector)),
         np.array(table[author].to_pylist(), dtype=object),
         None if group is None else table[group].to_pylist(),
     )
-
-
-def _matrix(path: Path, table: Any, vector: str | None) -> FloatArray:
-    lists = [field.name for field in table.schema if _is_list(field.type)]
-    if vector in lists or (vector is None and len(lists) == 1):
-        return _from_lists(path, table[vector or lists[0]])
-    names = _numbered(table.column_names, vector)
-    if not names or not all(_is_number(table.schema.field(name).type) for name in names):
-        wanted = "" if vector is None else f" called {vector!r}"
-        raise InputError(
-            f"'{path}' has no vectors{wanted}; it needs one column of lists, or numbered columns "
-            "of numbers: name the column (vector = ...)"
-        )
-    return np.column_stack([table[name].to_numpy() for name in names])
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
-
-
-def _from_lists(path: Path, column: Any) -> FloatArray:
-    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
-    if len(lengths) != 1 or not lengths[0] or not _is_number(column.type.value_type):
-        raise InputError(
-            f"the vectors of '{path}' are not numbers or have lengths {lengths[:5]}; every text "
-            "needs one vector of the same length"
-        )
-    flat = np.concatenate([chunk.flatten().to_numpy(False) for chunk in column.chunks])
-    return flat.reshape(len(column), lengths[0])
-
-
-def _numbered(names: Iterable[str], beginning: str | None) -> list[str]:
-    """The longest row of columns that differ in a number at the end, in the order of it.
-
-    >>> _numbered(["author", "v10", "v9", "v8", "year2"], None)
-    ['v8', 'v9', 'v10']
-    """
-    families: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for name in names:
-        if (found := _NUMBERED.fullmatch(name)) is not None:
-            families[found[1]].append((int(found[2]), name))
-    if beginning is not None:
-        chosen = families.get(beginning, [])
-    else:
-        chosen = max(families.values(), key=len, default=[])
-    return [name for _, name in sorted(chosen)]
 
 
 # -- splits --------------------------------------------------------------------------------------

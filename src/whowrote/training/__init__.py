@@ -15,6 +15,7 @@ from whowrote.training.members import EarlyStopping as EarlyStopping
 from whowrote.training.members import Epoch as Epoch
 from whowrote.training.members import Members as Members
 from whowrote.training.members import Outcome as Outcome
+from whowrote.training.members import Runs as Runs
 from whowrote.training.members import Validation as Validation
 from whowrote.training.members import assign as assign
 from whowrote.training.members import leave_out as leave_out

@@ -218,7 +218,7 @@ def step_for(members: Members, rows: Rows, plan: Plan) -> Step:
     """How these members step: replayed where the device can, rows of unequal length excepted."""
     steps, _ = members.assignment.steps(plan.batch_size)
     blocks = -(-steps // BLOCK)
-    graphed = rows.targets.device.type == "cuda" and rows.sparse is None
+    graphed = rows.targets.device.type == "cuda" and rows.replayable
     return (GraphedStep if graphed else Step)(
         members.fleet,
         rows,

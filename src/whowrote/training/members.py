@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from whowrote.errors import InputError
 from whowrote.model import MixtureVAE, Streams
 from whowrote.model.fleet import State, snapshot
 from whowrote.model.vae import NAMES
-from whowrote.training.optimizer import FleetAdam, MovingAverage
+from whowrote.training.step import FleetAdam, MovingAverage
 
 DROPPED_AT_ONCE = 1 / 8
 
@@ -31,29 +31,61 @@ LEAST_VALIDATION_ROWS = 20
 
 
 @dataclass(frozen=True)
+class Runs:
+    """An order for rows in a file: runs of neighbours are shuffled, and the rows of each window.
+
+    A window of runs is all that need be at hand, and all of what is read is soon learnt from.
+    """
+
+    length: int
+    window: int
+
+    def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
+        """The rows in a random order of that kind."""
+        run = rows // self.length
+        runs = torch.rand(int(run.max()) + 1, generator=generator, device=rows.device)
+        window = (runs.argsort().argsort() // self.window).double()
+        # Beside the number of a window, single precision has few digits left for the place in it.
+        keys = window[run]
+        del run  # of millions of rows, each such table is tens of megabytes
+        keys += torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
+        return rows[keys.argsort(stable=True)]
+
+
+@dataclass(frozen=True)
 class Assignment:
-    """Which rows each member learns from, and on which it is validated (none: no early stop)."""
+    """Which rows each member learns from, and on which it is validated (none: no early stop).
+
+    With ``runs``, an epoch goes through the rows in such an order.
+    """
 
     train: tuple[Tensor, ...]
     validation: tuple[Tensor, ...]
+    runs: Runs | None = None
 
     def select(self, keep: Sequence[int]) -> Assignment:
         """The assignment of some members."""
-        return Assignment(
-            tuple(self.train[i] for i in keep), tuple(self.validation[i] for i in keep)
+        return replace(
+            self,
+            train=tuple(self.train[i] for i in keep),
+            validation=tuple(self.validation[i] for i in keep),
         )
 
     def held_out(self, candidates: IntArray) -> list[IntArray]:
         """What of the candidates and of the validation rows each member does not learn from."""
-        parts = zip(self.train, self.validation, strict=True)
-        return [
-            np.setdiff1d(np.concatenate([candidates, watched.cpu().numpy()]), own.cpu().numpy())
-            for own, watched in parts
-        ]
+        found = []
+        for own, watched in zip(self.train, self.validation, strict=True):
+            taught, seen = own.cpu().numpy(), watched.cpu().numpy()
+            most = max(int(rows.max(initial=-1)) for rows in (candidates, taught, seen))
+            unseen = np.zeros(most + 1, dtype=bool)
+            unseen[candidates] = unseen[seen] = True
+            unseen[taught] = False
+            found.append(np.flatnonzero(unseen))
+        return found
 
     def with_rows(self, more: Tensor) -> Assignment:
         """Every member also learns from ``more``; what it is validated on stays."""
-        return Assignment(tuple(torch.cat([own, more]) for own in self.train), self.validation)
+        return replace(self, train=tuple(torch.cat([own, more]) for own in self.train))
 
     def repeated(self, n: int) -> Assignment:
         """Every member's training rows, again and again until they are n; all of them at least.
@@ -61,9 +93,13 @@ class Assignment:
         Labelled rows that are a hundredth of all would be a hundredth of every step: repeated, they
         are half of it, and count as much as in a phase of their own.
         """
-        return Assignment(
-            tuple(own.repeat(max(1, -(-n // len(own))))[: max(n, len(own))] for own in self.train),
-            self.validation,
+        times = [max(1, -(-n // len(own))) for own in self.train]
+        return replace(
+            self,
+            train=tuple(
+                own.repeat(often)[: max(n, len(own))]
+                for own, often in zip(self.train, times, strict=True)
+            ),
         )
 
     def weighed(self, weights: Tensor, streams: Streams) -> Assignment:
@@ -74,17 +110,20 @@ class Assignment:
         row counts alike then have the gradient of the weighted objective in expectation, and rows
         that count much do not come all at once, to be lost to the clipping of the gradient.
         """
-        return Assignment(
-            tuple(
+        return replace(
+            self,
+            train=tuple(
                 own[_systematic(weights[own], generator)]
                 for own, generator in zip(self.train, streams.generators, strict=True)
             ),
-            self.validation,
         )
 
     def shuffled(self, streams: Streams) -> Tensor:
         """Every member's training rows in its own random order, as long as the shortest."""
         lengths = [len(rows) for rows in self.train]
+        if self.runs is not None:
+            pairs = zip(self.train, streams.generators, strict=True)
+            return torch.stack([self.runs.shuffled(*pair)[: min(lengths)] for pair in pairs])
         padded = torch.nn.utils.rnn.pad_sequence(list(self.train), batch_first=True)
         keys = torch.full(padded.shape, torch.inf, device=padded.device)
         for row, length, generator in zip(keys, lengths, streams.generators, strict=True):

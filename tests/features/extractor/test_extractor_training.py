@@ -14,10 +14,16 @@ from typer.testing import CliRunner
 
 from features.made_up import small_config, texts_by, write_corpus
 from whowrote.cli import app
+from whowrote.distributed import HERE
 from whowrote.errors import InputError
 from whowrote.features import AdHominem
-from whowrote.features.extractor.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from whowrote.features.extractor.driver import Outcome, train
+from whowrote.features.extractor.checkpoints import (
+    Checkpoint,
+    Store,
+    read_checkpoint,
+    write_checkpoint,
+)
+from whowrote.features.extractor.driver import Outcome, train, train_on
 from whowrote.features.extractor.recipe import Config, Recipe, read_config
 from whowrote.features.extractor.run import HISTORY, WEIGHTS, Run, nearest
 from whowrote.features.extractor.start import learning_rate, start_words
@@ -74,6 +80,69 @@ def test_an_interrupted_run_ends_like_an_undisturbed_one(
     assert parts.history[-1].loss == pytest.approx(whole.history[-1].loss)
     for name, value in weights(whole).items():
         assert torch.equal(weights(parts)[name], value), name
+
+
+def test_a_run_goes_on_in_another_folder_from_what_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, every = Store((tmp_path / "kept").as_uri()), {"checkpoint_minutes": 0.0}
+    whole = train(small_config(tmp_path, out="whole"), device="cpu")
+    learn = Run.learn
+
+    def falter(run: Run, share: float) -> int:
+        if run.step == 6:
+            raise KeyboardInterrupt
+        return learn(run, share)
+
+    monkeypatch.setattr(Run, "learn", falter)
+    first = small_config(tmp_path, out="first", training=every)
+    with pytest.raises(KeyboardInterrupt):
+        train(first, device="cpu", store=store)
+    monkeypatch.setattr(Run, "learn", learn)
+    there = tmp_path / "kept" / "checkpoint.json"
+    assert json.loads(there.read_text())["step"] == 6
+    kept = {file.name for file in (tmp_path / "kept").iterdir()}
+    assert kept == {file.name for file in first.out.iterdir()}  # former shards are gone
+    elsewhere = small_config(tmp_path, out="elsewhere", training=every)
+    store.fetch(elsewhere.out)
+    fetched = read_checkpoint(elsewhere.out)
+    assert fetched is not None
+    assert fetched.values["step"] == 6
+    before = (elsewhere.out / "checkpoint.json").stat().st_mtime_ns
+    store.fetch(elsewhere.out)  # as far as what is there: nothing is brought
+    assert (elsewhere.out / "checkpoint.json").stat().st_mtime_ns == before
+    rest = train(elsewhere, device="cpu", store=store)
+    assert rest.step == 8
+    for name, value in weights(whole).items():
+        assert torch.equal(weights(rest)[name], value), name
+    anew = train(small_config(tmp_path, out="anew"), device="cpu", minutes=0)  # control
+    assert any(not torch.equal(weights(anew)[n], value) for n, value in weights(rest).items())
+    store.forget()
+    assert not there.exists()
+
+
+@pytest.mark.parametrize("url", ["nothing://here", "file:///proc/here/none"])
+def test_a_store_that_cannot_be_reached_is_a_sentence(tmp_path: Path, url: str) -> None:
+    with pytest.raises(InputError, match=f"checkpoints at '{url}' cannot be reached"):
+        train(small_config(tmp_path), device="cpu", store=Store(url))
+
+
+def test_a_run_in_a_task_is_the_run_without_one(tmp_path: Path) -> None:
+    config = small_config(tmp_path, out="here")
+    plain = train(config, device="cpu")
+    there = small_config(tmp_path, out="there")
+    far = train_on(HERE, there, device="cpu", store=Store((tmp_path / "kept").as_uri()))
+    assert (far.step, far.finished) == (8, True)
+    assert [one.auc for one in far.history] == [one.auc for one in plain.history]
+    assert (there.out / WEIGHTS).is_file()
+    assert not (there.out / "checkpoint.json").exists()  # it is in the store
+    ours, theirs = (read_extractor(one.out / WEIGHTS) for one in (config, there))
+    for name, value in ours.network.state_dict().items():
+        assert torch.equal(theirs.network.state_dict()[name], value), name
+    again = train_on(HERE, there, device="cpu", store=Store((tmp_path / "kept").as_uri()))
+    assert again.history == far.history  # nothing is left to do
+    anew = train_on(HERE, config, device="cpu", resume=False, minutes=0)
+    assert anew.step == 0
 
 
 def test_minutes_end_a_call_but_not_the_run(tmp_path: Path) -> None:

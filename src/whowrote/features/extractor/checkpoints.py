@@ -1,14 +1,16 @@
 """The state of a training run on disk: shards, and a manifest that is swapped in last.
 
 A reader sees either the former state or the new one, never half of each: shards carry their step in
-their names and count only once ``checkpoint.json`` names them.
+their names and count only once ``checkpoint.json`` names them. A :class:`Store` holds the same at a
+URL, for a run that may go on on another machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote.arrays import Arrays
-from whowrote.errors import InputError
-from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file, write_text
+from whowrote.errors import InputError, first_line
+from whowrote.files import (
+    ModelFile,
+    atomic_path,
+    read_model_file,
+    sha256_of,
+    write_model_file,
+    write_text,
+)
 
 KIND = "extractor checkpoint"
 MANIFEST = "checkpoint.json"
@@ -118,3 +127,60 @@ def _joined(arrays: Arrays) -> dict[str, NDArray[Any]]:
             stem, number = name.rsplit("#", 1)
             cut.setdefault(stem, {})[int(number)] = array
     return whole | {n: np.concatenate([p[i] for i in sorted(p)]) for n, p in cut.items()}
+
+
+# -- the same at a URL -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Store:
+    """The files of a run at a URL of fsspec: ``s3://bucket/run``, ``file:///shared/run``."""
+
+    url: str
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Any, str]]:
+        """The file system and the folder in it; what goes wrong there is a sentence."""
+        import fsspec  # late, and with torch: a run without a store has no use for it
+
+        try:
+            system, folder = fsspec.core.url_to_fs(self.url)
+            system.makedirs(folder, exist_ok=True)
+            yield system, folder.rstrip("/")
+        except (ImportError, OSError, ValueError) as problem:
+            raise InputError(
+                f"checkpoints at '{self.url}' cannot be reached ({first_line(problem)}); give a "
+                "URL that fsspec reads and that may be written to, such as s3://bucket/run"
+            ) from None
+
+    def keep(self, out: Path, others: Iterable[str] = ()) -> None:
+        """Send the state in a folder, its manifest last; ``others`` are files that go with it."""
+        shards = list(json.loads((out / MANIFEST).read_text(encoding="utf-8"))["shards"])
+        with self._opened() as (system, folder):
+            for name in [*shards, *others, MANIFEST]:  # renamed: never half of a file by its name
+                system.put_file(str(out / name), f"{folder}/{name}.part")
+                system.mv(f"{folder}/{name}.part", f"{folder}/{name}")
+            for path in system.glob(f"{folder}/checkpoint-*.safetensors"):
+                if path.rpartition("/")[2] not in shards:
+                    system.rm_file(path)
+
+    def fetch(self, out: Path) -> None:
+        """Bring the state, unless the folder has one that is as far."""
+        with self._opened() as (system, folder):
+            if not system.exists(f"{folder}/{MANIFEST}"):
+                return
+            text = system.cat_file(f"{folder}/{MANIFEST}").decode()
+            there, here = json.loads(text), read_checkpoint(out)
+            if here is not None and here.values["step"] >= there["step"]:
+                return
+            out.mkdir(parents=True, exist_ok=True)
+            for name in there["shards"]:
+                with atomic_path(out / name) as draft:
+                    system.get_file(f"{folder}/{name}", str(draft))
+            write_text(out / MANIFEST, text)
+
+    def forget(self) -> None:
+        """Take the state away, so that a run starts anew."""
+        with self._opened() as (system, folder):
+            if system.exists(f"{folder}/{MANIFEST}"):
+                system.rm_file(f"{folder}/{MANIFEST}")

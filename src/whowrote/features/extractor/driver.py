@@ -3,30 +3,44 @@ r"""Training the extractor: one linear loop, :math:`\theta_0 \to \theta_1 \to \d
 It steps, evaluates and saves until the run's steps or minutes are over. Several processes
 (torchrun) draw batches of their own and average their gradients. The loop appends records; showing
 them is someone else's job.
+
+:func:`train_on` does all of it in one task of a Ray cluster, which goes on from its checkpoint on
+another machine when its own dies.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import torch
 
 from whowrote.checks import choose_device
+from whowrote.distributed import Machines
 from whowrote.errors import InputError, first_line
-from whowrote.features.extractor.checkpoints import Checkpoint, read_checkpoint
+from whowrote.features.extractor.checkpoints import MANIFEST, Checkpoint, Store, read_checkpoint
 from whowrote.features.extractor.preparation import (
     Prepared,
     Tables,
     limit_authors,
     load_or_prepare,
 )
-from whowrote.features.extractor.recipe import Config
-from whowrote.features.extractor.run import Evaluation, Processes, Run, Step, join_processes
+from whowrote.features.extractor.recipe import PATHS, Config
+from whowrote.features.extractor.run import (
+    HISTORY,
+    WEIGHTS,
+    Evaluation,
+    Processes,
+    Run,
+    Step,
+    join_processes,
+)
 from whowrote.features.reading import Extractor, read_extractor
-from whowrote.files import sha256_of
+from whowrote.files import atomic_path, sha256_of
 
 STEPS_PER_REPORT = 20
 
@@ -47,23 +61,104 @@ def train(
     device: torch.device | str | None = None,
     resume: bool = True,
     minutes: float | None = None,
+    store: Store | None = None,
+    prepared: Prepared | None = None,
     on_step: Callable[[Step], None] = lambda step: None,
     on_evaluation: Callable[[Evaluation], None] = lambda evaluation: None,
 ) -> Outcome:
-    """Train as configured; ``minutes`` ends this call earlier, with a checkpoint to resume from."""
+    """Train as configured; ``minutes`` ends this call earlier, with a checkpoint to resume from.
+
+    Checkpoints go into the folder of the run, and to a ``store`` where there is one. ``prepared``
+    is the corpus where it has been read already.
+    """
     processes = join_processes()
-    prepared = load_for(config, processes)
-    chosen = choose_device(device)
-    run = Run(config, prepared, chosen, processes)
+    if prepared is None:
+        prepared = load_for(config, processes)
+    run = Run(config, prepared, choose_device(device), processes)
+    if store is not None and resume and not processes.rank:
+        store.fetch(config.out)
     checkpoint = read_checkpoint(config.out) if resume else None
     if checkpoint is not None:
         _restore(run, checkpoint)
     with tensor_cores():
-        finished = _loop(run, minutes, on_step, on_evaluation)
+        finished = _loop(run, minutes, store, on_step, on_evaluation)
         if not run.history or run.history[-1].step != run.step:
             on_evaluation(run.evaluate())
-    run.save()
+    _save(run, store)
     return Outcome(run.extractor(), run.step, finished, run.history)
+
+
+def _save(run: Run, store: Store | None) -> None:
+    run.save()
+    if store is not None and not run.processes.rank:
+        store.keep(run.config.out, (HISTORY, WEIGHTS))
+
+
+@dataclass(frozen=True)
+class Far:
+    """How far a run on another machine has come, and the files that it leaves."""
+
+    step: int
+    finished: bool
+    history: list[Evaluation]
+    files: dict[str, bytes] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Away:
+    """What another machine needs to know of a run."""
+
+    config: Config
+    prepared: Prepared
+    device: str | None
+    minutes: float | None
+    store: Store | None
+
+
+def train_on(
+    machines: Machines,
+    config: Config,
+    *,
+    device: str | None = None,
+    resume: bool = True,
+    minutes: float | None = None,
+    store: Store | None = None,
+) -> Far:
+    """Train in one task; weights and history are filed here.
+
+    The corpus is prepared here and sent. Checkpoints go to the ``store``; without one, into the
+    folder of the run, which then must lie on a disk that all machines share.
+    """
+    here = {name: getattr(config, name) for name in ("out", "cache", *PATHS)}
+    config = replace(config, **{n: path and path.resolve() for n, path in here.items()})
+    if not resume:  # here, and not in the task: one that is sent again has to go on
+        (config.out / MANIFEST).unlink(missing_ok=True)
+        if store is not None:
+            store.forget()
+    prepared = load_for(config, Processes())
+    shared = _Away(config, prepared, device, minutes, store)
+    (far,) = (found for _, found in machines.map(_trained, shared, [None]))
+    for name, content in far.files.items():
+        with atomic_path(config.out / name) as draft:
+            draft.write_bytes(content)
+    return far
+
+
+def _trained(shared: _Away, _: None) -> Far:
+    """The task; it has a folder of its own where checkpoints go to a store."""
+    config = shared.config
+    with tempfile.TemporaryDirectory() as folder:
+        if shared.store is not None:
+            config = replace(config, out=Path(folder))
+        outcome = train(
+            config,
+            device=shared.device,
+            minutes=shared.minutes,
+            store=shared.store,
+            prepared=shared.prepared,
+        )
+        files = {name: (config.out / name).read_bytes() for name in (WEIGHTS, HISTORY)}
+    return Far(outcome.step, outcome.finished, outcome.history, files)
 
 
 @contextmanager
@@ -114,6 +209,7 @@ def _restore(run: Run, checkpoint: Checkpoint) -> None:
 def _loop(
     run: Run,
     minutes: float | None,
+    store: Store | None,
     on_step: Callable[[Step], None],
     on_evaluation: Callable[[Evaluation], None],
 ) -> bool:
@@ -137,6 +233,6 @@ def _loop(
         elif run.step % STEPS_PER_REPORT == 0:
             on_step(run.recent())
         if time.perf_counter() - saved >= 60 * run.recipe.checkpoint_minutes:
-            run.save()
+            _save(run, store)
             saved = time.perf_counter()
         run.seconds += time.perf_counter() - after

@@ -6,7 +6,7 @@ holds, the mean over texts of how much more the evidence falls, with a 95 % boot
 texts. Then a phrase is planted once into every training text of one author and into a held-out text
 of theirs: the n-gram that speaks most for them, and the word that counts most, must lie in it.
 
-Command:  python experiments/explanations.py --blog30 blog30.parquet --ebg ebg.parquet
+Command:  python experiments/explanations.py --blog30 blog30.parquet --ebg ebg.parquet --keep DIR
 Hardware: one core, about ten minutes.
 Expect:   results/explanations.json; every mean above zero.
 """
@@ -23,6 +23,7 @@ import numpy as np
 
 from whowrote import Attributor, Corpus, __version__, load
 from whowrote.attribution.explanation import Explanation
+from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.occlusion import Mark, Occlusion, strongest
 from whowrote.files import write_text
 
@@ -88,54 +89,76 @@ def deletions(corpus: Corpus, n_train: int, n_test: int, features: str) -> dict[
     return told
 
 
-def planted(corpus: Corpus, features: str, offset: int = 0, each: int = 10) -> dict[str, Any]:
+KINDS = ("n-gram", "word", "phrase", "most of the phrase", "sentence")
+
+
+def planted(
+    corpus: Corpus, features: str, keep: Path, offset: int = 0, each: int = 10
+) -> dict[str, Any]:
     """How often phrases planted into the texts of one author come out on top, and should.
 
-    Beside what the explanation has on top: how often the lead falls further without the phrase
-    itself than without any phrase shown elsewhere, so that it is what the model goes by. With an
-    ``offset`` the phrases are planted into texts of other authors, for development.
+    With an ``offset`` the phrases are planted into texts of other authors, for development. What
+    was found in each text is kept in a folder, so that a run can go on where it was stopped.
     """
-    counts = dict.fromkeys(("n-gram", "word", "phrase", "sentence", "most of the phrase"), 0)
-    texts, others, gone_by = 0, 0, 0
-    half = int(offset > 0)
-    authors = np.random.default_rng(18).permutation(corpus.author_names).reshape(2, -1)[half]
-    for trial, phrase in enumerate(PHRASES):
-        random = np.random.default_rng([trial, offset, 18])
-        author = str(authors[(trial + offset) % len(authors)])
-        rest = random.permutation([name for name in corpus.author_names if name != author])
-        names = {author, *rest[: PLANTED_AUTHORS - 1].tolist()}
-        some = corpus.subset([i for i, name in enumerate(corpus.authors) if name in names])
-        train, asked = drawn(some, TRAINED, 10_000, 1800 + trial + offset)
-        known = [
-            plant(text, phrase, random) if name == author else text
-            for text, name in zip(train.texts, train.authors, strict=True)
-        ]
-        model = Attributor(features).fit(known, [str(name) for name in train.authors]).fitted()
-        theirs = [t for t, name in zip(asked.texts, asked.authors, strict=True) if name == author]
-        for text in theirs[:each]:
-            with_phrase = plant(text, phrase, random)
-            found = model.explain(with_phrase, draws=2)
-            low = with_phrase.index(phrase)
-            span = (low, low + len(phrase))
-            top = strongest(found.phrases, 1)[0]
-            counts["n-gram"] += bool(found.ngrams_for) and _inside(found.ngrams_for[0].text, phrase)
-            counts["word"] += _meets(max(found.words, key=lambda mark: mark.drop), span)
-            counts["phrase"] += _meets(top, span)
-            counts["most of the phrase"] += 2 * _common(top, span) >= len(phrase)
-            counts["sentence"] += _meets(strongest(found.sentences, len(found.sentences))[0], span)
-            best = model.names.tolist().index(found.best)
-            itself = Occlusion(model, with_phrase, best).marks([span])[0].lead
-            gone_by += itself > max(m.lead for m in found.phrases if not _meets(m, span))
-            others += found.best != author
-            texts += 1
-            shown = with_phrase[top.start : top.end]
-            print(texts, phrase, "|", " ".join(shown.split()), round(itself, 2), flush=True)
+    keep.mkdir(parents=True, exist_ok=True)
+    found = []
+    for trial in range(len(PHRASES)):
+        place = keep / f"{offset}-{trial}-{each}.json"
+        if not place.is_file():
+            told = planted_once(corpus, features, trial, offset, each)
+            write_text(place, json.dumps(told, indent=1) + "\n")
+        found += json.loads(place.read_text(encoding="utf-8"))
+    most = "without it the lead falls further than without any phrase elsewhere"
     return {
         "features": features,
-        "texts": texts,
-        "on top": counts,
-        "without it the lead falls further than without any phrase elsewhere": gone_by,
-        "given to others": others,
+        "texts": len(found),
+        "on top": {kind: sum(one[kind] for one in found) for kind in KINDS},
+        most: sum(one["most"] for one in found),
+        "given to others": sum(one["other"] for one in found),
+    }
+
+
+def planted_once(
+    corpus: Corpus, features: str, trial: int, offset: int, each: int
+) -> list[dict[str, Any]]:
+    """One phrase in the texts of one of ten authors; the author's held-out texts explained."""
+    phrase, half = PHRASES[trial], int(offset > 0)
+    authors = np.random.default_rng(18).permutation(corpus.author_names).reshape(2, -1)[half]
+    random = np.random.default_rng([trial, offset, 18])
+    author = str(authors[(trial + offset) % len(authors)])
+    rest = random.permutation([name for name in corpus.author_names if name != author])
+    names = {author, *rest[: PLANTED_AUTHORS - 1].tolist()}
+    some = corpus.subset([i for i, name in enumerate(corpus.authors) if name in names])
+    train, asked = drawn(some, TRAINED, 10_000, 1800 + trial + offset)
+    known = [
+        plant(text, phrase, random) if name == author else text
+        for text, name in zip(train.texts, train.authors, strict=True)
+    ]
+    model = Attributor(features).fit(known, [str(name) for name in train.authors]).fitted()
+    theirs = [t for t, name in zip(asked.texts, asked.authors, strict=True) if name == author]
+    told = []
+    for text in theirs[:each]:
+        whole = plant(text, phrase, random)
+        told.append(on_top(model, whole, phrase, author))
+        print(told[-1], flush=True)
+    return told
+
+
+def on_top(model: FittedAttributor, text: str, phrase: str, author: str) -> dict[str, Any]:
+    """Whether a phrase is on top of each list of an explanation, and ought to be."""
+    found = model.explain(text, draws=2)
+    span = (text.index(phrase), text.index(phrase) + len(phrase))
+    top = strongest(found.phrases, 1)[0]
+    itself = Occlusion(model, text, model.names.tolist().index(found.best)).marks([span])[0].lead
+    return {
+        "n-gram": bool(found.ngrams_for) and _inside(found.ngrams_for[0].text, phrase),
+        "word": _meets(max(found.words, key=lambda mark: mark.drop), span),
+        "phrase": _meets(top, span),
+        "most of the phrase": 2 * _common(top, span) >= len(phrase),
+        "sentence": _meets(strongest(found.sentences, 1)[0], span),
+        "most": itself > max(one.lead for one in found.phrases if not _meets(one, span)),
+        "other": found.best != author,
+        "shown": " ".join(text[top.start : top.end].split()) if _meets(top, span) else "elsewhere",
     }
 
 
@@ -166,15 +189,22 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=200, help="0: planted alone")
     parser.add_argument("--features", default="hybrid")
     parser.add_argument("--offset", type=int, default=0, help="other draws, for development")
+    parser.add_argument("--keep", type=Path, required=True, help="folder of what was found")
+    parser.add_argument("--trial", type=int, help="this phrase alone, into the folder")
     parser.add_argument("--each", type=int, default=5, help="texts of each of those draws")
     given = parser.parse_args()
     blog30, ebg = load(given.blog30), load(given.ebg)
     genuine = [i for i, one in enumerate(ebg) if one.metadata.get("kind", "text") == "text"]
     found: dict[str, Any] = {"version": __version__}
     if given.offset:  # development: printed, and never into the record
-        print(json.dumps(planted(blog30, given.features, given.offset, given.each), indent=1))
+        told = planted(blog30, given.features, given.keep, given.offset, given.each)
+        print(json.dumps(told, indent=1))
         return
-    found["planted, blog30"] = planted(blog30, given.features)
+    if given.trial is not None:
+        planted_trial = planted_once(blog30, given.features, given.trial, 0, 10)
+        write_text(given.keep / f"0-{given.trial}-10.json", json.dumps(planted_trial, indent=1))
+        return
+    found["planted, blog30"] = planted(blog30, given.features, given.keep)
     if given.texts == 0:  # planted phrases alone, into the record that is there
         found = {**json.loads(OUT.read_text()), **found}
         write_text(OUT, json.dumps(found, indent=1) + "\n")

@@ -4,7 +4,7 @@ Texts held out from a model of the same authors are explained; of each, the mark
 the words are deleted, and as many random ones (20 draws). Beside the share of texts whose own check
 holds, the mean over texts of how much more the evidence falls, with a 95 % bootstrap interval over
 texts. Then a phrase is planted once into every training text of one author and into a held-out text
-of theirs: the n-gram that speaks most for them, and the word that counts most, must lie in it.
+of theirs: the n-gram, word, phrase and sentence that count most must lie in it, or around it.
 
 Command:  python experiments/explanations.py --blog30 blog30.parquet --ebg ebg.parquet --keep DIR
 Hardware: one core, about ten minutes.
@@ -34,7 +34,13 @@ PHRASES = (
     "so it jolly well goes",
     "mark ye well",
     "as the crow hops",
+    "in haste and in good humour as ever",
+    "and there the matter rests until supper",
+    "as my aunt the bishop used to say",
+    "so much for the affairs of Lower Wallop",
+    "mark ye well what the old fox said",
 )
+LENGTHS = {"three to five words": range(5), "seven or eight words": range(5, 10)}
 TRAINED, PLANTED_AUTHORS, LEAST, MOST = 20, 10, 100, 600
 
 
@@ -101,21 +107,23 @@ def planted(
     was found in each text is kept in a folder, so that a run can go on where it was stopped.
     """
     keep.mkdir(parents=True, exist_ok=True)
-    found = []
-    for trial in range(len(PHRASES)):
-        place = keep / f"{offset}-{trial}-{each}.json"
-        if not place.is_file():
-            told = planted_once(corpus, features, trial, offset, each)
-            write_text(place, json.dumps(told, indent=1) + "\n")
-        found += json.loads(place.read_text(encoding="utf-8"))
     most = "without it the lead falls further than without any phrase elsewhere"
-    return {
-        "features": features,
-        "texts": len(found),
-        "on top": {kind: sum(one[kind] for one in found) for kind in KINDS},
-        most: sum(one["most"] for one in found),
-        "given to others": sum(one["other"] for one in found),
-    }
+    told: dict[str, Any] = {"features": features}
+    for name, trials in LENGTHS.items():
+        found = []
+        for trial in trials:
+            place = keep / f"{offset}-{trial}-{each}.json"
+            if not place.is_file():
+                once = planted_once(corpus, features, trial, offset, each)
+                write_text(place, json.dumps(once, indent=1) + "\n")
+            found += json.loads(place.read_text(encoding="utf-8"))
+        told[name] = {
+            "texts": len(found),
+            "on top": {kind: sum(one[kind] for one in found) for kind in KINDS},
+            most: sum(one["most"] for one in found),
+            "given to others": sum(one["other"] for one in found),
+        }
+    return told
 
 
 def planted_once(

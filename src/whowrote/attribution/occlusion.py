@@ -160,7 +160,9 @@ class Occlusion:
         """By how much deleting each stretch alone lowers the evidence and the lead."""
         left = self._left([[one] for one in ranges])
         drops = self.evidence - self._odds(left)
-        leads = (self._total[-1] - left[:, -1]) / len(self.pieces) if self._has_leads else drops
+        leads = (
+            (self._total[-1] - left[:, -1]) / len(self.pieces) if self._with_contrasts else drops
+        )
         columns = zip(ranges, drops.tolist(), leads.tolist(), strict=True)
         return tuple(Mark(low, high, drop, lead) for (low, high), drop, lead in columns)
 
@@ -269,16 +271,18 @@ class Occlusion:
         return rows
 
     @property
-    def _has_leads(self) -> bool:
-        """Whether the author has a contrast: those enrolled later have none."""
+    def _with_contrasts(self) -> int:
+        """How many authors have contrasts, if this one has: those enrolled later have none."""
         contrasts = self.fitted.reader.contrasts
-        return contrasts is not None and self.author < contrasts.n_authors
+        if contrasts is None or self.author >= contrasts.n_authors:
+            return 0
+        return contrasts.n_authors
 
     def _said(self, found: Evidence) -> FloatArray:
         """(texts, authors + 1): the evidence of each author, and the lead in contrasts."""
         lead = np.zeros(len(found.counts))
-        if self._has_leads:
-            contrasts = found.figures[:, : self.fitted.reader.contrasts.n_authors, -1]
+        if self._with_contrasts:
+            contrasts = found.figures[:, : self._with_contrasts, -1]
             rest = np.delete(contrasts, self.author, axis=1)
             lead = contrasts[:, self.author] - rest.mean(axis=1)
         return np.column_stack([found.log_likelihood, lead])

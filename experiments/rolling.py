@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from whowrote import Attributor, Corpus, __version__, load
+from whowrote.arrays import BoolArray
 from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rolling import (
     PENALTY,
@@ -139,19 +140,19 @@ def kept(place: Path) -> Rolling | None:
     return Rolling(**told, styles=np.load(place.with_suffix(".npy")))
 
 
-def judged(case: Case, penalty: float) -> dict[str, bool]:
+def judged(case: Case, penalty: float) -> dict[str, int]:
     """Whether the joints were found, with nothing else, and the outsider's part left out."""
     points = change_points_of(case.found, penalty)
     near = [any(abs(point - joint) <= WINDOW for point in points) for joint in case.joints]
     extra = [p for p in points if all(abs(p - joint) > WINDOW for joint in case.joints)]
-    told = {"joints": all(near), "clean": not extra and len(points) <= len(near)}
+    told: dict[str, int] = {"joints": all(near), "clean": not extra and len(points) <= len(near)}
     if None in case.authors:
         low = PART * case.authors.index(None)
         middles = np.array([(one.start + one.end) / 2 for one in case.found.windows])
         inside = (middles >= low) & (middles < low + PART)
-        told["outsider"] = int(case.found.shares()[inside].mean(axis=0).argmax()) == len(
-            case.found.authors
-        )
+        told["outsider"] = refused(case, inside)
+        own = [(middles >= part * PART) & (middles < (part + 1) * PART) for part in range(3)]
+        told["refused"] = sum(refused(case, own[p]) for p in range(3) if case.authors[p])
         told["authors"] = all(
             case.found.authors[int(case.found.shares()[own, :-1].mean(axis=0).argmax())] == name
             for part, name in enumerate(case.authors)
@@ -161,6 +162,11 @@ def judged(case: Case, penalty: float) -> dict[str, bool]:
     return told
 
 
+def refused(case: Case, rows: BoolArray) -> bool:
+    """Whether "none of these" has the largest share in some windows."""
+    return int(case.found.shares()[rows].mean(axis=0).argmax()) == len(case.found.authors)
+
+
 def counted(spliced: Sequence[Case], whole: Sequence[Case], penalty: float) -> dict[str, int]:
     """How many of each."""
     told = [judged(case, penalty) for case in spliced]
@@ -168,6 +174,7 @@ def counted(spliced: Sequence[Case], whole: Sequence[Case], penalty: float) -> d
         "both joints within one window": sum(one["joints"] for one in told),
         "and no other change point": sum(one["joints"] and one["clean"] for one in told),
         "outsider's part none of these": sum(one["outsider"] for one in told),
+        "enrolled parts none of these, two a text": sum(one["refused"] for one in told),
         "both enrolled parts their author's": sum(one["authors"] for one in told),
         "unspliced without a change point": sum(judged(one, penalty)["clean"] for one in whole),
     }

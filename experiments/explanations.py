@@ -34,13 +34,7 @@ PHRASES = (
     "so it jolly well goes",
     "mark ye well",
     "as the crow hops",
-    "in haste and in good humour as ever",
-    "and there the matter rests until supper",
-    "as my aunt the bishop used to say",
-    "so much for the affairs of Lower Wallop",
-    "mark ye well what the old fox said",
 )
-LENGTHS = {"three to five words": range(5), "seven or eight words": range(5, 10)}
 TRAINED, PLANTED_AUTHORS, LEAST, MOST = 20, 10, 100, 600
 
 
@@ -107,23 +101,24 @@ def planted(
     was found in each text is kept in a folder, so that a run can go on where it was stopped.
     """
     keep.mkdir(parents=True, exist_ok=True)
+    found = []
+    for trial in range(len(PHRASES)):
+        place = keep / f"{offset}-{trial}-{each}.json"
+        if not place.is_file():
+            once = planted_once(corpus, features, trial, offset, each)
+            write_text(place, json.dumps(once, indent=1) + "\n")
+        found += json.loads(place.read_text(encoding="utf-8"))
+    theirs = [one for one in found if not one["other"]]
     most = "without it the lead falls further than without any phrase elsewhere"
-    told: dict[str, Any] = {"features": features}
-    for name, trials in LENGTHS.items():
-        found = []
-        for trial in trials:
-            place = keep / f"{offset}-{trial}-{each}.json"
-            if not place.is_file():
-                once = planted_once(corpus, features, trial, offset, each)
-                write_text(place, json.dumps(once, indent=1) + "\n")
-            found += json.loads(place.read_text(encoding="utf-8"))
-        told[name] = {
-            "texts": len(found),
-            "on top": {kind: sum(one[kind] for one in found) for kind in KINDS},
-            most: sum(one["most"] for one in found),
-            "given to others": sum(one["other"] for one in found),
-        }
-    return told
+    return {
+        "features": features,
+        "texts": len(found),
+        "on top": {kind: sum(one[kind] for one in found) for kind in KINDS},
+        most: sum(one["most"] for one in found),
+        "of these the phrase on top": sum(one["most"] and one["phrase"] for one in found),
+        "given to others": len(found) - len(theirs),
+        "on top, of those given to their author": sum(one["phrase"] for one in theirs),
+    }
 
 
 def planted_once(

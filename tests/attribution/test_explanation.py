@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from attribution.people import corpus, name, texts_by
 from whowrote.attribution import Attributor
 from whowrote.attribution.explanation import Explanation
-from whowrote.attribution.occlusion import Deletion, Occlusion
+from whowrote.attribution.occlusion import SIZES, Deletion, Occlusion
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.report import write_explanation
@@ -69,6 +70,42 @@ def test_a_planted_phrase_is_on_top(explained: Explanation) -> None:
     for marks in (explained.words, explained.phrases):
         top = max(marks, key=lambda mark: mark.drop)
         assert set(explained.text[top.start : top.end].split()) & set(PHRASE.split())
+
+
+def test_phrases_are_runs_of_words_apart_from_each_other(explained: Explanation) -> None:
+    marks = sorted(explained.phrases, key=lambda mark: mark.start)
+    assert all(first.end <= second.start for first, second in pairwise(marks))
+    assert {len(explained.text[one.start : one.end].split()) for one in marks} <= set(SIZES)
+    shown = explained.text[explained.phrases[0].start : explained.phrases[0].end]
+    assert PHRASE in " ".join(shown.split())  # whole, wherever the words around it end
+
+
+def test_the_lead_is_that_of_the_contrasts(planted: Attributor) -> None:
+    fitted, text = planted.fitted(), question()
+    span = (text.index(PHRASE), text.index(PHRASE) + len(PHRASE))
+    with_it, without = fitted.reader.read([text, text[: span[0]] + text[span[1] :]]).V[:, -4:]
+    mark = Occlusion(fitted, text, 0).marks([span])[0]
+    fallen = with_it - without
+    assert mark.lead == pytest.approx(fallen[0] - fallen[1:].mean(), abs=1e-5)
+
+
+def test_the_lead_does_not_saturate_and_the_evidence_does(planted: Attributor) -> None:
+    """Of a phrase that stands once and four times: the fourth time the answer is beyond doubt."""
+    once, fitted = question(), planted.fitted()
+    often = " ".join([once, *texts_by(0, 1, seed=8)[0].split()[:40], *[PHRASE] * 12])
+    span = (often.index(PHRASE), often.index(PHRASE) + len(PHRASE))
+    few, many = (Occlusion(fitted, text, 0).marks([span])[0] for text in (once, often))
+    assert many.drop / few.drop < many.lead / few.lead
+
+
+def test_who_has_no_contrast_is_ranked_by_the_evidence(planted: Attributor) -> None:
+    """Who was enrolled later has none; the others keep theirs."""
+    new = Corpus.from_texts(texts_by(2, 2, seed=3), ["Zoe", "Zoe"])
+    fitted = planted.enroll(new).fitted()
+    spans = [(0, 20), (20, 60)]
+    first, last = (Occlusion(fitted, question(), one).marks(spans) for one in (0, 4))
+    assert [one.lead for one in last] == [one.drop for one in last]
+    assert [one.lead for one in first] != [one.drop for one in first]
 
 
 def test_a_phrase_that_says_nothing_is_not_on_top() -> None:

@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 from attribution.people import corpus, name, quick, strangers, texts_by
 from whowrote.attribution import Attributor
 from whowrote.attribution.rolling import (
+    OVERLAP,
     Milestone,
     Rolling,
+    change_points_of,
     milestones_by_pattern,
     milestones_of_lines,
 )
@@ -54,6 +56,39 @@ def test_it_shows_itself_in_a_notebook(spliced: Rolling) -> None:
     assert "&lt;script" in html
     assert "none of these" in html
     assert name(2) in html
+
+
+def test_style_vectors_change_where_the_author_does(hybrid: Attributor) -> None:
+    found = hybrid.fitted().roll(joined(1), 250, 50, bands=False)
+    assert found.styles is not None
+    np.testing.assert_allclose(np.linalg.norm(found.styles, axis=1), 1.0)
+    assert "styles" not in found.to_dict()
+
+
+def styled(found: Rolling, apart: float, best: tuple[int, int]) -> Rolling:
+    """Style vectors of two directions, one in either half, with who is best there."""
+    half = len(found.windows) // 2
+    vectors = np.zeros((len(found.windows), 2))
+    vectors[:half], vectors[half:] = (1.0, 0.0), (np.cos(apart), np.sin(apart))
+    who = [best[int(row >= half)] for row in range(len(vectors))]
+    probabilities = [tuple(np.eye(len(found.authors))[one]) for one in who]
+    pairs = zip(found.windows, probabilities, strict=True)
+    windows = tuple(replace(one, probabilities=p) for one, p in pairs)
+    return replace(found, styles=vectors, windows=windows)
+
+
+@pytest.mark.parametrize(("share", "same", "other"), [(0.8, 0, 0), (1.2, 0, 1), (1.8, 1, 1)])
+def test_a_change_within_one_author_must_gain_more(
+    spliced: Rolling, share: float, same: int, other: int
+) -> None:
+    """``share``: what the change gains, in penalties."""
+    n, penalty = len(spliced.windows), 0.5
+    half = n // 2
+    weighed = penalty * spliced.window / (OVERLAP * spliced.step)
+    squared = share * weighed * n / (half * (n - half))
+    apart = 2 * np.arcsin(np.sqrt(squared) / 2)
+    for best, points in (((0, 0), same), ((0, 1), other)):
+        assert len(change_points_of(styled(spliced, apart, best), penalty)) == points
 
 
 def test_one_author_has_no_change_point(model: Attributor) -> None:

@@ -100,9 +100,9 @@ class Explanation:
     """Why the best author of a text is the best.
 
     ``evidence`` is ln of the odds of the best author against all others enrolled. ``parts`` add up
-    to the lead in contrasts, which is linear; ``words``, ``phrases`` (runs of four words) and
-    ``sentences`` are marked through the whole engine, and ``checks`` say whether the marked words
-    hold.
+    to the lead in contrasts, which is linear; ``words``, ``phrases`` (runs of two to eight
+    words, the strongest, none over another) and ``sentences`` are marked through the whole engine,
+    and ``checks`` say whether the marked words hold.
     """
 
     attribution: Attribution
@@ -174,8 +174,7 @@ def explain(
     best, second = answer.ranking[0].author, answer.ranking[1].author
     numbers = {name: number for number, name in enumerate(fitted.names.tolist())}
     occlusion = Occlusion(fitted, text, numbers[best])
-    units, runs, sentences = occlusion.units(), occlusion.phrases(), sentences_in(text)
-    words = _marks(units, occlusion.drops(units))
+    words = occlusion.marks(occlusion.units())
     parts, ngrams = _linear(fitted, text, numbers[best], numbers[second])
     share = {part.name: part.share for part in parts}
     strongest = [_strongest(ngrams, sign) for sign in (1.0, -1.0)]
@@ -192,8 +191,8 @@ def explain(
         uses=uses,
         concordance=lines,
         words=words,
-        phrases=_marks(runs, occlusion.drops(runs)),
-        sentences=_marks(sentences, occlusion.drops(sentences)),
+        phrases=occlusion.phrases(words),
+        sentences=occlusion.marks(sentences_in(text)),
         checks=occlusion.check(words, draws, seed),
         draws=draws,
         text=text,
@@ -215,11 +214,6 @@ def _check(text: str, draws: int) -> None:
         )
     if draws < 2:
         raise InputError(f"draws is {draws}; an interval needs at least 2: give 20")
-
-
-def _marks(ranges: Sequence[tuple[int, int]], drops: FloatArray) -> tuple[Mark, ...]:
-    pairs = zip(ranges, drops.tolist(), strict=True)
-    return tuple(Mark(low, high, drop) for (low, high), drop in pairs)
 
 
 def _remarks(parts: Sequence[Part], known: Corpus | None, best: str) -> Iterator[str]:

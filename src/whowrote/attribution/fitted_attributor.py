@@ -154,8 +154,15 @@ class FittedAttributor:
     def evidence(self, texts: Corpus | Sequence[str]) -> Evidence:
         """What every passage says, put together by text but not yet weighed."""
         texts = as_corpus(texts, None).texts
+        return self.weighed(texts, self.read(texts))
+
+    def read(self, texts: Sequence[str]) -> Read:
+        """The rows of texts, for :meth:`weighed`."""
         with _without_warnings():
-            read = self.reader.read(texts)
+            return self.reader.read(texts)
+
+    def weighed(self, texts: Sequence[str], read: Read) -> Evidence:
+        """The evidence of texts of which the rows were read before."""
         scored = self.model.score(read.V)
         # The mean over members of what each says, as each was validated on the rows it held out.
         log_proba = scored.log_proba.mean(axis=0)

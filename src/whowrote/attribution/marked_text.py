@@ -140,12 +140,22 @@ def _checks(found: Explanation) -> str:
 
 
 def _sentences(found: Explanation) -> str:
-    ordered = sorted(found.sentences, key=lambda mark: -mark.drop)
-    chosen = ordered[:SENTENCES] + [one for one in ordered[SENTENCES:][-2:] if one.drop < 0]
-    rows = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in chosen]
+    ordered = strongest(found.sentences, len(found.sentences))
+    chosen = ordered[:SENTENCES] + [one for one in ordered[SENTENCES:][-2:] if one.lead < 0]
+    how = (
+        f"Lead: how far {found.best} falls back without it, in contrasts, against the mean of the "
+        "others. Evidence: how far ln of the odds falls, which is little where nothing is in doubt."
+    )
+
+    def table(marks: Sequence[Mark], what: str) -> str:
+        rows = [
+            (f"{one.lead:+.2f}", f"{one.drop:+.2f}", found.text[one.start : one.end])
+            for one in marks
+        ]
+        return grid([">lead", ">evidence", what], rows)
+
     runs = strongest(found.phrases, SENTENCES)
-    short = [(f"{one.drop:+.2f}", found.text[one.start : one.end]) for one in runs]
-    return grid([">evidence", "sentence"], rows) + grid([">evidence", "phrase"], short)
+    return paragraph(how) + table(chosen, "sentence") + table(runs, "phrase")
 
 
 def _parts(found: Explanation) -> str:

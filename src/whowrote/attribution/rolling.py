@@ -3,18 +3,22 @@ r"""Who wrote which part of a long text: an answer for every window along it.
 .. math:: p(k \mid \text{window}_t), \qquad
     o_t = \frac{1}{1 + a\, s_t^{\,a - 1}}, \qquad
     \min_{t_1 < \dots < t_m}
-    \sum_j \sum_{t = t_j}^{t_{j+1}} \lVert z_t - \bar z_j \rVert^2 + \beta m
+    \sum_j \sum_{t = t_j}^{t_{j+1}} \lVert z_t - \bar z_j \rVert^2 + \beta m,
+    \qquad z_t = \frac{v_t}{\lVert v_t \rVert}
 
 :math:`s_t` is the share of strangers that look as much like one of the enrolled, uniform for
 strangers by its definition; for held-out texts of the enrolled its density is taken for
 :math:`a s^{a-1}`, so that *o* is the probability that none of them wrote the window, with even odds
 beforehand. Where strangers were not learnt, *o* is 1 below the limit of typicality and 0 above it.
+:math:`v_t` is the style vector of a window: it changes also where the next author is not enrolled
+or stands as far from all of the enrolled. Where the author seems to change is found by PELT (the
+package ruptures). A change with the same enrolled author best on both sides must gain
+:math:`1.5\,\beta`, since style changes within a book, too. Where the features have no vector,
 :math:`z_{tk}` is how the window stands among the texts of author *k*
 (:class:`~whowrote.attribution.calibration.Norms`), in their standard deviations, less the mean over
-authors and over the root of their number; where it changes is found by PELT (the package ruptures).
-Probabilities are near 0 or 1 and hide how far a window is from either; the standing was better on
-development splices, and the penalty :math:`\beta` was chosen on simulated
-splices of other authors than those it is measured on (``experiments/rolling.py``).
+authors and over the root of their number, and there is no change between two stretches with the
+same best author. The figures were chosen on simulated splices of other authors than those they are
+measured on (``experiments/rolling.py``).
 
 Bands are 95 % intervals by the jackknife: each window is read again without each of its parts.
 """
@@ -25,14 +29,17 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 from scipy.special import expit, logsumexp
 
 from whowrote.arrays import FloatArray
+from whowrote.attribution.profiles import text_rows
+from whowrote.attribution.rows import Read
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.progress import tell
@@ -44,6 +51,8 @@ LEAST_WINDOW = 200
 """Words: docs/explanations.md has how often shorter windows go to another author."""
 PENALTY = 3.5
 """Of a change point: docs/explanations.md says where it was chosen."""
+SAME = 1.5
+"""So many penalties must a change gain that has the same best author on both sides."""
 OVERLAP = 4
 """Windows of which a word is part, at the steps that the penalty was chosen with."""
 MOST_PARTS, AT_ONCE, Z = 6, 64, 1.96
@@ -104,6 +113,8 @@ class Rolling:
     penalty: float
     strangers_known: bool
     model: str
+    styles: FloatArray | None = field(default=None, repr=False, compare=False)
+    """(windows, D): style vectors of length one; None where the features have none."""
 
     def shares(self) -> FloatArray:
         """(windows, authors + 1): the probabilities times one less other, and other."""
@@ -113,8 +124,10 @@ class Rolling:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
+        """Plain values for JSON, without the style vectors."""
+        told = asdict(replace(self, styles=None))
+        del told["styles"]
+        return told
 
     def to_csv(self) -> str:
         """A row per window."""
@@ -166,7 +179,7 @@ def roll(
     if bands:
         error = _jackknife(fitted, [(low, low + window) for low in starts], words, step)
     shares = shares_of(np.exp(windows.log_proba), windows.other)
-    points = _change_points(windows.standing, windows.log_proba, starts, window, step, penalty)
+    points = _change_points(windows, starts, window, step, penalty)
     names = tuple(fitted.names.tolist())
     return Rolling(
         authors=names,
@@ -194,6 +207,7 @@ def roll(
         penalty=penalty,
         strangers_known=fitted.calibration.strangers is not None,
         model=fitted.id,
+        styles=windows.styles,
     )
 
 
@@ -231,14 +245,17 @@ class _Answers:
     typicality: FloatArray
     author: list[str | None]
     standing: FloatArray
+    styles: FloatArray | None
 
 
 def _answers(fitted: FittedAttributor, texts: Sequence[str]) -> _Answers:
     """The model's own answers to the windows, and how probable it is that it is nobody's."""
-    answers, standing = [], []
+    answers, standing, styles = [], [], []
     for low in range(0, len(texts), AT_ONCE):
         some = Corpus.from_texts(texts[low : low + AT_ONCE])
-        found = fitted.evidence(some)  # once for both: windows are most of the work
+        read = fitted.read(some.texts)  # once for all: windows are most of the work
+        found = fitted.weighed(some.texts, read)
+        styles.append(_styles(fitted, read))
         answers += fitted.answers(some, found)
         tell("windows", min(low + AT_ONCE, len(texts)), len(texts))
         standing.append(fitted.calibration.norms.standing(found.figures, found.words))
@@ -255,7 +272,17 @@ def _answers(fitted: FittedAttributor, texts: Sequence[str]) -> _Answers:
         np.array([answer.typicality for answer in answers]),
         [answer.author for answer in answers],
         np.concatenate(standing),
+        None if styles[0] is None else np.concatenate([one for one in styles if one is not None]),
     )
+
+
+def _styles(fitted: FittedAttributor, read: Read) -> FloatArray | None:
+    """The style vectors of texts, of length one; None where the features have none."""
+    span = fitted.reader.features.parts().get("vectors")
+    if span is None:
+        return None
+    rows = sparse.csr_matrix(text_rows(read))[:, span].toarray().astype(np.float64)
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 def _others(
@@ -306,45 +333,72 @@ def shares_of(proba: FloatArray, other: FloatArray) -> FloatArray:
 
 
 def _change_points(
-    standing: FloatArray,
-    log_proba: FloatArray,
-    starts: Sequence[int],
-    window: int,
-    step: int,
-    penalty: float,
+    found: _Answers, starts: Sequence[int], window: int, step: int, penalty: float
 ) -> tuple[int, ...]:
     """The words between which the author seems to change."""
     from ruptures import Pelt  # late: only this needs it
 
     least = max(1, window // (2 * step))
-    if len(standing) < 2 * least:
+    if len(starts) < 2 * least:
         return ()
-    away = standing - standing.mean(axis=1, keepdims=True)
-    signal = away / np.sqrt(standing.shape[1])
+    if found.styles is None:
+        away = found.standing - found.standing.mean(axis=1, keepdims=True)
+        signal, same = away / np.sqrt(away.shape[1]), np.inf
+    else:
+        signal, same = _rotated(found.styles), SAME
     # Windows that overlap more say the same more often.
     weighed = penalty * window / (OVERLAP * step)
     every = Pelt(model="l2", min_size=least, jump=1).fit(signal).predict(pen=weighed)
-    found = _of_authors(log_proba, [0, *every])
-    return tuple((starts[t - 1] + starts[t] + window) // 2 for t in found)
+    points = _of_authors(signal, found.log_proba, every[:-1], same * weighed)
+    return tuple((starts[t - 1] + starts[t] + window) // 2 for t in points)
 
 
-def _of_authors(log_proba: FloatArray, bounds: Sequence[int]) -> list[int]:
-    """Without those on both sides of which the same enrolled author is best: style may change."""
-    kept = [bounds[0]]
-    for place, high in pairwise(bounds[1:]):
-        before = log_proba[kept[-1] : place].mean(axis=0).argmax()
-        if before != log_proba[place:high].mean(axis=0).argmax():
-            kept.append(place)
-    return kept[1:]
+def _rotated(rows: FloatArray) -> FloatArray:
+    """The same distances in as many columns as there are rows at most."""
+    left, sizes, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    return np.asarray(left * sizes)
+
+
+def _of_authors(
+    signal: FloatArray, log_proba: FloatArray, points: Sequence[int], least: float
+) -> list[int]:
+    """Without those that gain too little for one best author on both sides, weakest first."""
+    kept = list(points)
+    while kept:
+        bounds = [0, *kept, len(signal)]
+        weak = [
+            (gain, point)
+            for low, point, high in zip(bounds, kept, bounds[2:], strict=False)
+            if log_proba[low:point].mean(axis=0).argmax()
+            == log_proba[point:high].mean(axis=0).argmax()
+            and (gain := _gain(signal, low, point, high)) < least
+        ]
+        if not weak:
+            break
+        kept.remove(min(weak)[1])
+    return kept
+
+
+def _gain(signal: FloatArray, low: int, point: int, high: int) -> float:
+    """By how much two means are nearer to these rows than one."""
+    left, right = signal[low:point], signal[point:high]
+    apart = left.mean(axis=0) - right.mean(axis=0)
+    return float(len(left) * len(right) / (high - low) * (apart**2).sum())
 
 
 def change_points_of(found: Rolling, penalty: float) -> tuple[int, ...]:
     """The change points of windows that were answered before, at another penalty."""
-    starts = [one.start for one in found.windows]
-    standing = np.array([one.standing for one in found.windows])
-    proba = np.array([one.probabilities for one in found.windows])
-    log_proba = np.log(np.maximum(proba, 1e-300))
-    return _change_points(standing, log_proba, starts, found.window, found.step, penalty)
+    windows, starts = found.windows, [one.start for one in found.windows]
+    answers = _Answers(
+        np.log(np.maximum([one.probabilities for one in windows], 1e-300)),
+        np.array([one.other for one in windows]),
+        [one.stranger for one in windows],
+        np.array([one.typicality for one in windows]),
+        [one.author for one in windows],
+        np.array([one.standing for one in windows]),
+        found.styles,
+    )
+    return _change_points(answers, starts, found.window, found.step, penalty)
 
 
 def _segments(

@@ -212,7 +212,8 @@ class Run:
 def runs_of(text: str, marks: Sequence[Mark]) -> list[Run]:
     """The whole text cut into marked and plain stretches.
 
-    >>> [(run.text, run.level) for run in runs_of("so it is", [Mark(0, 2, 1.0), Mark(3, 5, -1.0)])]
+    >>> marks = [Mark(0, 2, 1.0, 1.0), Mark(3, 5, -1.0, -1.0)]
+    >>> [(run.text, run.level) for run in runs_of("so it is", marks)]
     [('so', 4), (' ', 0), ('it', -4), (' is', 0)]
     """
     if not marks:
@@ -247,4 +248,5 @@ def ngram_marks(found: Explanation) -> list[Mark]:
             adds[low:high] += ngram.lead / max(1, ngram.times)
     edges = np.flatnonzero(np.diff(adds, prepend=0.0, append=0.0))
     pairs = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-    return [Mark(low, high, float(adds[low])) for low, high in pairs if adds[low]]
+    marked = ((low, high, float(adds[low])) for low, high in pairs if adds[low])
+    return [Mark(low, high, add, add) for low, high, add in marked]

@@ -25,8 +25,7 @@ import numpy as np
 from whowrote import Corpus, __version__, load
 from whowrote.files import write_text
 from whowrote.stylometry import consensus, zeta
-from whowrote.stylometry.consensus import joined_samples
-from whowrote.stylometry.frequencies import Frequencies
+from whowrote.stylometry.delta import Frequencies, joined_samples
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "beside_stylo.json"

@@ -31,10 +31,11 @@ from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.files import atomic_path
 from whowrote.progress import tell
-from whowrote.training import Runs
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from whowrote.training import Runs
 
 ARROW, PARQUET = (".arrow", ".feather"), ".parquet"
 BLOCK = 8192
@@ -161,6 +162,8 @@ class VectorTable:
 
     def runs(self, n_members: int) -> Runs | None:
         """The order to learn in; None where all rows are one window."""
+        from whowrote.training import Runs  # late: what learns needs scikit-learn, answers do not
+
         window = max(LEAST_WINDOW, WINDOW_BYTES // (4 * self._width * self.run * n_members))
         return Runs(self.run, window) if window * self.run < len(self) else None
 

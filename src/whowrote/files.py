@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from whowrote import __version__
 from whowrote.arrays import Arrays
-from whowrote.drafts import draft_file, require_regular, resolved, sync, umask
+from whowrote.drafts import draft_file, regular, require_regular, resolved, sync, umask
 from whowrote.errors import InputError
 
 
@@ -58,8 +58,19 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, as hexadecimal digits."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def bytes_of(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, at most so many; ValueError where there are more.
+
+    Opened once: whoever takes a hash of them and reads them has the same bytes.
+    """
+    with open(path, "rb", opener=regular) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise ValueError(f"it has more than {most:,} bytes")
+        return file.read()
 
 
 MOST_JSON_BYTES = 64_000_000
@@ -72,9 +83,7 @@ def read_json(path: Path) -> Any:
     """
     if not path.is_file():
         raise ValueError("it is no regular file")
-    if path.stat().st_size > MOST_JSON_BYTES:
-        raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
-    return strict_json(path.read_bytes())
+    return strict_json(bytes_of(path, MOST_JSON_BYTES))
 
 
 def strict_json(data: bytes | str) -> Any:
@@ -168,15 +177,23 @@ def _to_json(header: Mapping[str, Any]) -> str:
     return json.dumps(header, sort_keys=True, default=plain)
 
 
-def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
-    """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence."""
+def read_model_file(
+    path: str | os.PathLike[str], *kinds: str, sha256: str | None = None
+) -> ModelFile:
+    """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence.
+
+    ``sha256`` is what the bytes must have, where that is known.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no model file at '{path}'; give the path that save() wrote")
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        data = bytes_of(path)  # not mapped: a file that is cut meanwhile would end the process
+        if sha256 not in (None, hashlib.sha256(data).hexdigest()):
+            raise other_bytes(path)
+        arrays = load(data)
+        size = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, OSError) as problem:
         raise InputError(
             f"'{path}' is truncated or is not a safetensors file ({problem}); save the model again"
@@ -194,6 +211,14 @@ def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
     if kinds and header["kind"] not in kinds:
         raise InputError(f"'{path}' holds a {header['kind']}, not a {kinds[0]}; load it as such")
     return ModelFile(header["kind"], header["values"], arrays)
+
+
+def other_bytes(path: Path) -> InputError:
+    """The error for a file of a model that is not there as it was saved."""
+    return InputError(
+        f"'{path}' is missing or is not what was saved; copy the whole folder again, or "
+        "train the model again"
+    )
 
 
 def _header(path: Path, text: str) -> dict[str, Any]:

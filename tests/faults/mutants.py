@@ -43,6 +43,10 @@ TARGETS = {
     "vae": (["model/vae.py"], ["model/test_vae.py", "model/test_bound.py", "model"]),
     "logistic": (["model/logistic.py"], ["model/test_logistic.py", "model"]),
     "fleet": (["model/fleet.py"], ["model/test_fleet.py", "model"]),
+    "unlabelled": (["model/unlabelled.py"], ["estimators/test_unlabelled.py", "model"]),
+    "gradients": (["model/fast/gradients.py"], ["model/fast", "model/test_bound.py", "training"]),
+    "precision": (["model/fast/precision.py"], ["model/fast", "training/test_step.py"]),
+    "simulation": (["attribution/simulation.py"], ["attribution/test_attributor.py"]),
 }
 """What is changed, below src/whowrote, and the tests that are to notice, the nearest first."""
 
@@ -243,8 +247,8 @@ def main() -> None:
         for name, change, said in run(target, asked.most, asked.seed, asked.seconds):
             total += 1
             killed += said != "passed"
-            if said == "passed":
-                print(f"  survived: {name}:{change.line}: {change.what}", flush=True)
+            what = "survived" if said == "passed" else said
+            print(f"  {total:3} {what}: {name}:{change.line}: {change.what}", flush=True)
         print(f"{target}: {killed} of {total} changes noticed", flush=True)
 
 

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,25 @@ def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, as hexadecimal digits."""
     with open(path, "rb", opener=regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """What changes with a file; nothing where there is none."""
+    if not path.is_file():
+        return ()
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_dev, found.st_ino
+
+
+def known_hash(path: Path) -> str | None:
+    """The SHA-256 of a file, taken anew when it has changed; None where there is none."""
+    stamp = stamp_of(path)
+    return _hash(path, stamp) if stamp else None
+
+
+@lru_cache(maxsize=8)
+def _hash(path: Path, stamp: tuple[int, ...]) -> str:
+    return sha256_of(path)
 
 
 def bytes_of(path: Path, most: int | None = None) -> bytes:

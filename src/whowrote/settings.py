@@ -18,6 +18,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from whowrote.errors import InputError, did_you_mean
+from whowrote.files import bytes_of
 
 Kind = TypeVar("Kind")
 WORDS: dict[Any, tuple[str, str]] = {
@@ -31,7 +32,9 @@ WORDS: dict[Any, tuple[str, str]] = {
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The tables of a file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(bytes_of(Path(path)).decode("utf-8"))
+    except InputError:
+        raise
     except OSError as problem:
         raise InputError(
             f"'{path}' cannot be read ({problem.strerror}); give the path of a TOML file"

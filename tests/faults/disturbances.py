@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from attribution.people import name, texts_by
+from attribution.people import texts_by
 from faults.kills import COMMANDS, drafts_in, forked_told, ready
 from whowrote.cli import main as command_line
 from whowrote.cli.faults import leave
@@ -86,38 +86,47 @@ def _case(folder: Path) -> None:
     _letters(folder)
 
 
+def _words(line: str) -> tuple[str, ...]:
+    return tuple(line.split())
+
+
 JOBS = {
-    "train": Job(
-        tuple("train texts --out model --features ngrams --overwrite -q".split()), ("texts",)
-    ),
-    "enroll": Job(
-        tuple("enroll model new0 --out grown --overwrite".split()), ("model", "new0", "new1")
-    ),
+    "train": Job(_words("train texts --out model --features ngrams --overwrite -q"), ("texts",)),
+    "enroll": Job(_words("enroll model new0 --out grown --overwrite"), ("model", "new0", "new1")),
     "embed": Job(
-        tuple("embed texts --out table.parquet --overwrite --quiet --part 1".split()), ("texts",)
+        _words("embed texts --out table.parquet --overwrite --quiet --part 1"), ("texts",)
     ),
     "sweep": Job(
-        tuple("sweep grid.toml --out records --device cpu --quiet".split()),
-        ("vectors.npz", "grid.toml"),
+        _words("sweep grid.toml --out records --device cpu --quiet"), ("vectors.npz", "grid.toml")
     ),
     "extractor train": Job(
-        tuple("extractor train recipe.toml --device cpu".split()),
-        ("one.csv", "two.csv", "recipe.toml"),
+        _words("extractor train recipe.toml --device cpu"), ("one.csv", "two.csv", "recipe.toml")
     ),
     "case add": Job(
-        tuple("case add case letters --as known --author Ann".split()),
-        ("letters",),
-        _case,
-        _letters,
+        _words("case add case letters --as known --author Ann"), ("letters",), _case, _letters
     ),
-    "case run": Job(tuple("case run case --quiet".split()), ("case/texts",)),
+    "case run": Job(_words("case run case --quiet"), ("case/texts",)),
     "link": Job(
-        tuple("link posts.csv --features style --budget 5 --min-words 50 --quiet".split())
-        + tuple("--out links.csv --graph links.graphml".split()),
+        _words(
+            "link posts.csv --features style --budget 5 --min-words 50 --quiet "
+            "--out links.csv --graph links.graphml"
+        ),
         ("posts.csv",),
     ),
     "serve": Job((), ("model",)),
 }
+
+
+def _some_rows(folder: Path) -> str:
+    """A whole table, of the texts that were there when it was made."""
+    path = folder / "table.parquet"
+    if not path.exists():
+        return "the table is gone"
+    return "" if 1 <= pq.read_table(path).num_rows <= 4 else "the table is not whole"
+
+
+HOLDS: dict[str, Callable[[Path], str]] = {"embed": _some_rows}
+"""What must hold after a disturbance, where fewer texts may have been there."""
 ENDS: dict[str, Callable[[Path], str]] = {
     "case add": lambda folder: "",
     "case run": lambda folder: "",
@@ -196,7 +205,9 @@ def _full_disk(inputs: list[Path], chance: random.Random) -> None:
 
 def _no_more_files(inputs: list[Path], chance: random.Random) -> None:
     most = len(os.listdir("/dev/fd")) + chance.randrange(6)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
 
 
 def _clock(inputs: list[Path], chance: random.Random) -> None:
@@ -332,7 +343,7 @@ def attack(
 
     Half the times where a file is about to be opened.
     """
-    command, job, chance = COMMANDS[title], JOBS[title], random.Random(f"{seed} {title} {what}")
+    job, chance = JOBS[title], random.Random(f"{seed} {title} {what}")
     began = time.perf_counter()
     status, told, errors = run_job(title, folder)
     if status or not told[0]:
@@ -349,7 +360,8 @@ def attack(
             happens = lambda: DISTURBANCES[what](inputs, chance)  # noqa: B023, E731
             status, _, errors = run_job(title, folder, at=at, happens=happens)
             back()
-        wrong = [said_wrong(status, errors, what not in HARMLESS), command.holds(folder)]
+        holds = HOLDS.get(title, COMMANDS[title].holds)
+        wrong = [said_wrong(status, errors, what not in HARMLESS), holds(folder)]
         (found.refused if status else found.ended)[what] += 1
         found.wrong += [f"{where}: {one}" for one in wrong if one]
         if (number + 1) % EVERY == 0 or number + 1 == times:

@@ -28,7 +28,7 @@ from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rows import NORMALISE
 from whowrote.errors import InputError, first_line
 from whowrote.features.fitted_features import STORED_FEATURES, WEIGHTS
-from whowrote.files import canonical_hash, read_json, sha256_of
+from whowrote.files import canonical_hash, other_bytes, read_json, sha256_of
 from whowrote.schema import (
     HASH,
     Schema,
@@ -424,8 +424,6 @@ def check_files(folder: Path, files: Mapping[str, StoredFile]) -> None:
     for name, about in files.items():
         path = folder / name
         there = path.is_file() and path.stat().st_size == about.bytes
-        if not there or sha256_of(path) != about.sha256:
-            raise InputError(
-                f"'{path}' is missing or is not what was saved; copy the whole folder again, or "
-                "train the model again"
-            )
+        # What is read at once is compared with its hash then, of the same bytes.
+        if not there or (name == WEIGHTS and sha256_of(path) != about.sha256):
+            raise other_bytes(path)

@@ -18,7 +18,7 @@ from typing import Any
 
 from whowrote.drafts import held
 from whowrote.errors import InputError
-from whowrote.files import canonical_hash, canonical_json, write_text
+from whowrote.files import bytes_of, canonical_hash, canonical_json, write_text
 
 START = "0" * 64
 """What the first entry follows."""
@@ -63,7 +63,7 @@ def read_log(path: Path) -> Log:
         return Log((), f"{path.name} is missing")
     entries: list[Entry] = []
     head = START
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = bytes_of(path).split(b"\n")
     for number, line in enumerate(lines, 1):
         entry = _entry(line)
         if entry is None or entry.number != number or entry.previous != head:

@@ -17,6 +17,7 @@ from whowrote.features.adhominem import AdHominem
 from whowrote.features.fitted_features import FittedStyle
 from whowrote.features.interface import checked_texts
 from whowrote.features.reading import SECTION
+from whowrote.files import known_hash
 
 PRETRAINED_STYLE = Path(__file__).parent / "pretrained" / "style.safetensors"
 SIZES = ("auto", "large", "small")
@@ -63,7 +64,8 @@ class StyleExtractor(AdHominem):
         if self.section < 1:
             raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
         chosen = getattr(self, "size_", "large") if self.size == "auto" else self.size
-        return FittedStyle(packaged(self.weights), self.section, self.device, chosen)
+        path = packaged(self.weights)
+        return FittedStyle(path, self.section, self.device, known_hash(path), chosen)
 
 
 def packaged(weights: str | os.PathLike[str] | None) -> Path:

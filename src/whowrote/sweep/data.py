@@ -31,6 +31,7 @@ from torch import Tensor
 
 from whowrote.arrays import FloatArray, IntArray
 from whowrote.corpus.splits import Split
+from whowrote.drafts import regular
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.labels import read_labels
@@ -76,7 +77,7 @@ def read_vectors(
 def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vectors:
     try:
         # Opened here: numpy leaves a file that it cannot read open.
-        with path.open("rb") as raw, np.load(raw) as file:
+        with open(path, "rb", opener=regular) as raw, np.load(raw) as file:
             arrays = {
                 name: file[_present(path, name, file.files, "array")]
                 for name in (author, vector, group)
@@ -104,7 +105,8 @@ def _present(path: Path, name: str, names: Iterable[str], kind: str) -> str:
 
 def _read_parquet(path: Path, author: str, vector: str | None, group: str | None) -> Vectors:
     try:
-        table = pq.read_table(path)
+        with open(path, "rb", opener=regular) as raw:
+            table = pq.read_table(raw)
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' is not a readable Parquet file ({first_line(problem)}); give a whole one"

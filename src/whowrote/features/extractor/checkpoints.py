@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from whowrote.arrays import Arrays
 from whowrote.errors import InputError
-from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file, write_text
+from whowrote.files import (
+    ModelFile,
+    bytes_of,
+    read_model_file,
+    sha256_of,
+    write_model_file,
+    write_text,
+)
 
 KIND = "extractor checkpoint"
 MANIFEST = "checkpoint.json"
@@ -84,7 +91,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(bytes_of(path))
         digest = values.pop(DIGEST, None)  # those of earlier versions have none
         if digest is not None and digest != _digest(values):
             raise ValueError("its hash is another")
@@ -101,7 +108,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             raise InputError(
                 f"'{shard}' is damaged or was edited; take the folder '{folder}' away to start anew"
             )
-        arrays |= read_model_file(shard, KIND).arrays
+        arrays |= read_model_file(shard, KIND, sha256=digest).arrays
     return Checkpoint(values, _joined(arrays))
 
 

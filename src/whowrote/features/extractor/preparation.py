@@ -41,7 +41,7 @@ from whowrote.features.vocabulary import (
     split,
     vocabulary_from,
 )
-from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
+from whowrote.files import ModelFile, bytes_of, read_model_file, sha256_of, write_model_file
 from whowrote.runtime import usable_cores
 
 PARTS = ("train", "development", "test")
@@ -378,7 +378,10 @@ def load_or_prepare(
     target = cache / f"prepared-{key}.safetensors"
     if not target.is_file():
         given = tables.vocabulary if tables else None
-        write_prepared(target, prepare(domains(), settings, workers, given))
+        made = prepare(domains(), settings, workers, given)
+        if _key(corpora, settings, min_texts) != key:
+            raise InputError("a corpus was changed while it was read; run the command again")
+        write_prepared(target, made)
     prepared = read_prepared(target)
     if any(settings.n_grams):
         target = cache / f"ngrams-{key}-{'-'.join(map(str, settings.n_grams))}.safetensors"
@@ -401,7 +404,7 @@ def read_table(path: Path) -> PieceTable:
     """The table of word pieces in a ``vocab.txt``: one a line."""
     if not path.is_file():
         raise InputError(f"the table of word pieces is not there: '{path}'; correct the path")
-    return PieceTable(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"))
+    return PieceTable(bytes_of(path).decode("utf-8").removesuffix("\n").split("\n"))
 
 
 def _key(corpora: Mapping[str, Path], settings: VocabularySettings, min_texts: int) -> str:

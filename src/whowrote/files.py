@@ -96,16 +96,6 @@ def bytes_of(path: Path, most: int | None = None) -> bytes:
 MOST_JSON_BYTES = 64_000_000
 
 
-def read_json(path: Path) -> Any:
-    """Strict JSON of a regular file; ValueError says what is wrong with anything else.
-
-    One value of each name, finite numbers, and no more than can be read in a second.
-    """
-    if not path.is_file():
-        raise ValueError("it is no regular file")
-    return strict_json(bytes_of(path, MOST_JSON_BYTES))
-
-
 def strict_json(data: bytes | str) -> Any:
     """JSON with one value of each name and finite numbers; ValueError on anything else.
 

@@ -477,11 +477,12 @@ COMMANDS = {
 }
 
 
-def ready() -> None:
-    """What every run would load first, loaded once."""
+def ready(only: str = "") -> None:
+    """What every run, or those of one command, would load first, loaded once."""
     torch.set_num_threads(1)
     AdHominem(device="cpu").transform([corpus(1, 1)[0][0]])
-    for title in ("train", "sweep", "extractor train", "case run", "link", "serve"):
+    every = ("train", "sweep", "extractor train", "case run", "link", "serve")
+    for title in [only] if only else every:
         folder = Path(tempfile.mkdtemp())
         COMMANDS[title].before(folder)
         COMMANDS[title].run(folder, 0)
@@ -495,7 +496,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", default="", help="one command")
     asked = options.parse_args()
-    ready()
+    ready(asked.only)
     for title, command in COMMANDS.items():
         if asked.only not in ("", title):
             continue

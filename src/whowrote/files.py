@@ -139,7 +139,7 @@ def canonical_hash(value: Any) -> str:
 # -- model files ---------------------------------------------------------------------------------
 
 FORMAT = 1
-HEADER = "whowrote"
+HEADER, SEAL = "whowrote", "sha256"
 
 
 @dataclass(frozen=True)
@@ -160,8 +160,13 @@ def below(prefix: str, arrays: Arrays) -> dict[str, Any]:
     return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 
-def write_model_file(path: str | os.PathLike[str], record: ModelFile) -> None:
-    """Write a record to one file; the file is whole or absent."""
+def write_model_file(
+    path: str | os.PathLike[str], record: ModelFile, *, sealed: bool = False
+) -> None:
+    """Write a record to one file; the file is whole or absent.
+
+    ``sealed``: with the hash of all that it says, for a file that no manifest names.
+    """
     if Path(path).is_dir():
         raise InputError(f"'{path}' is a folder; give save() the name of a file, such as 'a.model'")
     header = {
@@ -171,9 +176,21 @@ def write_model_file(path: str | os.PathLike[str], record: ModelFile) -> None:
         "values": dict(record.values),
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in record.arrays.items()}
+    metadata = {HEADER: _to_json(header)}
+    if sealed:
+        metadata[SEAL] = _seal(metadata[HEADER], arrays)
     with atomic_path(path) as draft:
         # Not save_file: it makes a file of its own beside the draft, which a kill leaves behind.
-        draft.write_bytes(save(arrays, metadata={HEADER: _to_json(header)}))
+        draft.write_bytes(save(arrays, metadata=metadata))
+
+
+def _seal(header: str, arrays: Arrays) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        digest.update(repr((name, value.dtype.str, value.shape)).encode())
+        digest.update(np.ascontiguousarray(value).data)
+    return digest.hexdigest()
 
 
 def _to_json(header: Mapping[str, Any]) -> str:
@@ -188,11 +205,11 @@ def _to_json(header: Mapping[str, Any]) -> str:
 
 
 def read_model_file(
-    path: str | os.PathLike[str], *kinds: str, sha256: str | None = None
+    path: str | os.PathLike[str], *kinds: str, sha256: str | None = None, sealed: bool = False
 ) -> ModelFile:
     """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence.
 
-    ``sha256`` is what the bytes must have, where that is known.
+    ``sha256`` is what the bytes must have, where that is known; ``sealed`` as it was written.
     """
     path = Path(path)
     if not path.is_file():
@@ -210,6 +227,8 @@ def read_model_file(
         ) from None
     if HEADER not in metadata:
         raise InputError(f"'{path}' is a safetensors file but not a whowrote model (no header)")
+    if sealed and metadata.get(SEAL) != _seal(metadata[HEADER], arrays):
+        raise InputError(f"'{path}' is damaged or was edited; remove it, and it is made anew")
     header = _header(path, metadata[HEADER])
     found = header["format"]
     if found != FORMAT:

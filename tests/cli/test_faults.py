@@ -34,10 +34,14 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(
         [*first, sys.executable, "-c", CODE, *map(str, arguments)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        **{
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "env": {**os.environ, "OMP_NUM_THREADS": "1"},
+            **options,
+        },
         text=True,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -197,3 +201,33 @@ def test_every_error_has_a_sentence() -> None:
         said = sentence(OSError(code, os.strerror(code), "a", None, "b"))
         assert said.startswith("'a' and 'b': ")
         assert ";" in said
+
+
+# What surrounds a command
+
+
+def test_pairs_and_graphs_are_probed_before_accounts_are_read(letters: Path) -> None:
+    refused(run("link", letters, "--out", "/proc/none/a.csv"), "'/proc/none'", "No such file")
+    refused(run("link", letters, "--graph", "/dev/null/a"), "a part of it is a file")
+
+
+def test_a_terminal_without_a_width_shows_the_answer(letters: Path) -> None:
+    shown = run("audit", letters, env={**os.environ, "COLUMNS": "80"}).stdout
+    assert len(shown) > 100
+    assert run("audit", letters, env={**os.environ, "COLUMNS": "0"}).stdout == shown
+
+
+def test_a_folder_that_is_gone_is_told(letters: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    first = ("sh", "-c", f"cd '{tmp_path}/gone' && rmdir ../gone && exec \"$@\"", "sh")
+    refused(run("audit", letters, first=first), "the folder in which this runs is not there")
+
+
+def test_a_library_that_cannot_be_loaded_is_a_sentence() -> None:
+    from whowrote.cli.faults import guarded
+    from whowrote.errors import InputError
+
+    with pytest.raises(InputError, match=r"a library cannot be loaded \(no memory\)"), guarded():
+        raise ImportError("no memory")
+    with pytest.raises(ModuleNotFoundError), guarded():  # our own mistake is no user's
+        raise ModuleNotFoundError("whowrote.nothing")

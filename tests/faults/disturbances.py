@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from attribution.people import texts_by
 from faults.kills import COMMANDS, drafts_in, forked_told, ready
 from whowrote.cli import main as command_line

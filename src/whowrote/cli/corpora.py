@@ -24,6 +24,7 @@ from whowrote.cli.options import (
     Reading,
     Seed,
     corpus_options,
+    file_to_write,
     say,
     told_on_stderr,
 )
@@ -287,8 +288,8 @@ Expect = Annotated[
 ]
 MinWords = Annotated[int, typer.Option(min=1, help="Accounts of fewer words are left out.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
-TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
-GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]
+TableOut = Annotated[Path | None, file_to_write("Write the pairs as a CSV table.")]
+GraphOut = Annotated[Path | None, file_to_write("Write them as a graph (GraphML).")]
 
 
 @corpus_options()

@@ -341,7 +341,7 @@ class Tables:
     sha256: str
 
 
-FORMAT = 1
+FORMAT = 2
 _ARRAYS = ("tokens", "offsets", "authors", "domain_of", "part")
 
 
@@ -425,12 +425,12 @@ def write_prepared(path: Path, prepared: Prepared) -> None:
     arrays = {name: getattr(prepared, name) for name in _ARRAYS}
     arrays |= {"characters": prepared.types.characters, "words": prepared.types.words}
     values = {"domains": prepared.domains, "vocabulary": asdict(prepared.vocabulary)}
-    write_model_file(path, ModelFile("prepared corpus", values, arrays))
+    write_model_file(path, ModelFile("prepared corpus", values, arrays), sealed=True)
 
 
 def read_prepared(path: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
-    record = read_model_file(path, "prepared corpus")
+    record = read_model_file(path, "prepared corpus", sealed=True)
     arrays: dict[str, Any] = {name: record.arrays[name] for name in _ARRAYS}
     return Prepared(
         **arrays,
@@ -444,12 +444,12 @@ def write_rows(path: Path, ngrams: FittedNGrams, rows: GramRows) -> None:
     """Write the n-grams of a corpus; without the texts nobody can tell what they mean."""
     arrays = {f"rows/{name}": value for name, value in vars(rows).items()}
     arrays |= {f"ngrams/{name}": value for name, value in ngrams.state().items()}
-    write_model_file(path, ModelFile("n-grams of a corpus", {}, arrays))
+    write_model_file(path, ModelFile("n-grams of a corpus", {}, arrays), sealed=True)
 
 
 def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
     """Read what :func:`write_rows` wrote."""
-    arrays = read_model_file(path, "n-grams of a corpus").arrays
+    arrays = read_model_file(path, "n-grams of a corpus", sealed=True).arrays
     parts: dict[str, dict[str, NDArray[Any]]] = {"rows": {}, "ngrams": {}}
     for name, value in arrays.items():
         part, _, own = name.partition("/")
@@ -459,9 +459,11 @@ def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
 
 def write_pieces(path: Path, pieces: PieceRows) -> None:
     """Write the word pieces of a corpus: with their table, they are its texts."""
-    write_model_file(path, ModelFile("word pieces of a corpus", {}, dict(vars(pieces))))
+    write_model_file(
+        path, ModelFile("word pieces of a corpus", {}, dict(vars(pieces))), sealed=True
+    )
 
 
 def read_pieces(path: Path) -> PieceRows:
     """Read what :func:`write_pieces` wrote."""
-    return PieceRows(**read_model_file(path, "word pieces of a corpus").arrays)
+    return PieceRows(**read_model_file(path, "word pieces of a corpus", sealed=True).arrays)

@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
@@ -36,7 +37,10 @@ SLOW = (
 """Tests of seconds, which run only where all others have noticed nothing."""
 TARGETS = {
     "splits": (["corpus/splits.py"], ["corpus/test_splits.py", "corpus/test_copies.py"]),
-    "calibration": (["attribution/calibration.py"], ["attribution/test_calibration.py"]),
+    "calibration": (
+        ["attribution/calibration.py"],
+        ["attribution/test_curve_of_strangers.py", "attribution/test_calibration.py"],
+    ),
     "distributions": (["model/distributions.py"], ["model/test_distributions.py", "model"]),
     "mixture": (["model/mixture.py"], ["model/test_mixture.py", "model"]),
     "networks": (["model/networks.py"], ["model/test_networks.py", "model"]),
@@ -49,6 +53,12 @@ TARGETS = {
     "simulation": (["attribution/simulation.py"], ["attribution/test_attributor.py"]),
 }
 """What is changed, below src/whowrote, and the tests that are to notice, the nearest first."""
+
+LOADED = (
+    *("numpy", "pytest", "scipy.stats", "scipy.optimize", "beartype", "pyarrow"),
+    *("sklearn.linear_model", "sklearn.metrics", "sklearn.svm", "sklearn.model_selection", "rich"),
+)
+"""What tests load, of others: loaded once for all."""
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
@@ -235,11 +245,10 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--seconds", type=float, default=300.0, help="for the tests of a change")
     asked = options.parse_args()
-    import numpy  # noqa: F401  (loaded once for all)
-    import pytest  # noqa: F401
-    import scipy.stats  # noqa: F401
     import torch
 
+    for one in LOADED:
+        import_module(one)
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     for target in asked.targets:

@@ -231,3 +231,30 @@ def test_a_library_that_cannot_be_loaded_is_a_sentence() -> None:
         raise ImportError("no memory")
     with pytest.raises(ModuleNotFoundError), guarded():  # our own mistake is no user's
         raise ModuleNotFoundError("whowrote.nothing")
+
+
+def test_a_file_of_milestones_is_decoded_as_texts_are(tmp_path: Path) -> None:
+    from whowrote.cli.explanations import _milestones
+
+    (tmp_path / "lines").write_bytes("3 Café".encode("latin-1"))
+    (found,) = _milestones(str(tmp_path / "lines"), "one two three four five")
+    assert "Café" in str(found)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"text"])
+def test_vectors_of_words_that_cannot_be_read_are_a_sentence(data: bytes, tmp_path: Path) -> None:
+    from whowrote.errors import InputError
+    from whowrote.features.extractor.start import _glove
+
+    (tmp_path / "glove.npz").write_bytes(data)
+    with pytest.raises(InputError, match=r"it must be an \.npz with the arrays words"):
+        _glove(tmp_path / "glove.npz")
+
+
+def test_an_empty_file_of_vectors_is_a_sentence(tmp_path: Path) -> None:
+    from whowrote.errors import InputError
+    from whowrote.sweep.data import read_vectors
+
+    (tmp_path / "vectors.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_vectors(tmp_path / "vectors.npz")

@@ -85,7 +85,7 @@ def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vector
             }
     except InputError:
         raise
-    except (OSError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+    except (EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as problem:
         raise InputError(
             f"'{path}' cannot be read ({problem}); write it with numpy.savez, names as text"
         ) from None

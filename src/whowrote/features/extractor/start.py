@@ -72,7 +72,7 @@ def _glove(path: Path) -> tuple[list[str], NDArray[Any]]:
     try:
         with open(path, "rb", opener=regular) as raw, np.load(raw) as glove:
             return glove["words"].tolist(), glove["vectors"]
-    except (KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
         raise InputError(
             f"glove is '{path}', which cannot be read ({first_line(problem)}); it must be an .npz "
             "with the arrays words and vectors"

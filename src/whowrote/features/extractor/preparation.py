@@ -365,8 +365,8 @@ def load_or_prepare(
     for name, path in corpora.items():
         if not path.exists():
             raise InputError(f"corpus '{name}' is not there: '{path}'; correct the path")
-    workers, key = workers or usable_cores(), _key(corpora, settings, min_texts)
-    key += f"-{tables.sha256[:16]}" if tables else ""
+    workers, read = workers or usable_cores(), _key(corpora, settings, min_texts)
+    key = read + (f"-{tables.sha256[:16]}" if tables else "")
 
     @functools.cache
     def domains() -> list[Domain]:
@@ -379,7 +379,7 @@ def load_or_prepare(
     if not target.is_file():
         given = tables.vocabulary if tables else None
         made = prepare(domains(), settings, workers, given)
-        if _key(corpora, settings, min_texts) != key:
+        if _key(corpora, settings, min_texts) != read:
             raise InputError("a corpus was changed while it was read; run the command again")
         write_prepared(target, made)
     prepared = read_prepared(target)

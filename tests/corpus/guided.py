@@ -15,19 +15,19 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-import atheris
-
-with atheris.instrument_imports(include=["whowrote"]):
-    from corpus.nasty import NASTY, Tries
-    from whowrote.attribution.manifest import holds_model, read_manifest
-    from whowrote.case.exhibits import problems
-    from whowrote.errors import CorpusWarning, InputError
-    from whowrote.files import read_model_file
-    from whowrote.settings import read_toml
-
 
 def main() -> None:
     """Feed until libFuzzer ends it."""
+    import atheris  # here: whoever only looks through the tests does not need it
+
+    with atheris.instrument_imports(include=["whowrote"]):
+        from corpus.nasty import NASTY, Tries
+        from whowrote.attribution.manifest import holds_model, read_manifest
+        from whowrote.case.exhibits import problems
+        from whowrote.errors import CorpusWarning, InputError
+        from whowrote.files import read_model_file
+        from whowrote.settings import read_toml
+
     folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     tries = Tries(folder)
 

@@ -31,7 +31,8 @@ release-check: test docs
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --report .venv/installed.json --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python release/check.py installed .venv/installed.json
 	touch $@
 
 clean:

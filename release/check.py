@@ -3,10 +3,13 @@
 Both archives are built from the checkout and from a clean copy of its commit, and must be equal to
 the byte: nothing that is not committed may get in. The wheel must be small
 enough and hold the licences; it goes into an empty environment for every Python that is here, and
-runs there without the repository (smoke.py). What was installed is written as a bill of materials
-(CycloneDX), and pip-audit compares it with known holes where it can reach its database.
+runs there without the repository (smoke.py). Every archive that was installed must have the SHA-256
+of release/hashes.txt. What was installed is written as a bill of materials (CycloneDX), and
+pip-audit compares it with known holes where it can reach its database.
 
 Command:  make release-check       (after lint, tests and documentation: python release/check.py)
+          python release/check.py installed REPORT   compares a report of `pip install --report`
+          python release/check.py hashes REPORT      adds what a report tells to hashes.txt
 Hardware: any; two cores take about five minutes, most of it to install torch
 Expect:   a line for every step, and dist/ with both archives and whowrote.cdx.json
 """
@@ -23,9 +26,11 @@ import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 HOME = Path(__file__).resolve().parents[1]
 DIST = HOME / "dist"
+HASHES = HOME / "release" / "hashes.txt"
 MOST_MB = 65
 PYTHONS = ("3.11", "3.12", "3.13")
 NEEDED = (
@@ -49,6 +54,50 @@ def main() -> None:
         for number in PYTHONS:
             print(smoke(number, DIST / wheel.name, Path(folder, number)), flush=True)
         print(audit(Path(folder, PYTHONS[0]), Path(folder, "audit")))
+
+
+# -- what is installed has the hash that it had --------------------------------------------------
+
+
+def archives(report: Path) -> dict[str, str]:
+    """SHA-256 by the name of every archive that a report of pip tells of, our own left out."""
+    found = json.loads(report.read_text(encoding="utf-8"))["install"]
+    told = [one["download_info"] for one in found if one["metadata"]["name"] != "whowrote"]
+    return {
+        unquote(urlsplit(one["url"]).path.rsplit("/", 1)[-1]): one["archive_info"]["hashes"][
+            "sha256"
+        ]
+        for one in told
+        if "archive_info" in one
+    }
+
+
+def listed() -> dict[str, str]:
+    """The same of the committed list, whose lines are those of sha256sum."""
+    lines = HASHES.read_text(encoding="utf-8").splitlines()
+    return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+
+
+def compared(report: Path) -> str:
+    """Whether every archive that is listed came as it was; how many are not listed."""
+    known, found = listed(), archives(report)
+    wrong = [name for name, digest in found.items() if known.get(name, digest) != digest]
+    if wrong:
+        raise SystemExit(
+            f"{wrong[0]} has another SHA-256 than release/hashes.txt says: it is not the archive "
+            "that was looked at; find out why before anything of it runs"
+        )
+    more = sorted(found.keys() - known.keys())
+    unknown = f", {len(more)} not listed ({more[0]}, ...)" if more else ""
+    return f"hashes: {len(found) - len(more)} archives as listed{unknown}"
+
+
+def add_hashes(report: Path) -> str:
+    """Add what a report tells; what is listed stays."""
+    every = {**archives(report), **listed()}
+    lines = [f"{every[name]}  {name}\n" for name in sorted(every, key=str.lower)]
+    HASHES.write_text("".join(lines), encoding="utf-8")
+    return f"release/hashes.txt: {len(lines)} archives"
 
 
 def clean(folder: Path) -> Path:
@@ -101,7 +150,10 @@ def smoke(number: str, wheel: Path, folder: Path) -> str:
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         return f"Python {number}: not on this machine, not checked"
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
-    pip(folder, "install", "--quiet", "--constraint", str(HOME / "constraints.txt"), str(wheel))
+    report, limits = folder / "report.json", str(HOME / "constraints.txt")
+    told = ["--quiet", "--report", str(report)]
+    pip(folder, "install", *told, "--constraint", limits, str(wheel))
+    print(compared(report))
     empty = folder / "empty"
     empty.mkdir()
     apart = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -182,4 +234,10 @@ def audit(checked: Path, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    match sys.argv[1:]:
+        case ["installed", report]:
+            print(compared(Path(report)))
+        case ["hashes", report]:
+            print(add_hashes(Path(report)))
+        case _:
+            main()

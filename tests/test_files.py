@@ -3,9 +3,11 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from whowrote.files import atomic_path, write_text
+from whowrote.errors import InputError
+from whowrote.files import ModelFile, atomic_path, read_model_file, write_model_file, write_text
 
 
 def test_the_target_appears_when_it_is_whole(tmp_path: Path) -> None:
@@ -59,3 +61,21 @@ def test_permissions_are_those_of_an_ordinary_file(umask: int, mode: int, tmp_pa
     finally:
         os.umask(before)
     assert (tmp_path / "file").stat().st_mode & 0o777 == mode
+
+
+def test_a_sealed_file_is_what_was_written(tmp_path: Path) -> None:
+    """A cache that no manifest names: a turned bit in a number is another training otherwise."""
+    record = ModelFile("numbers", {"a": 1}, {"x": np.arange(6.0)})
+    write_model_file(tmp_path / "a", record, sealed=True)
+    assert read_model_file(tmp_path / "a", "numbers", sealed=True).values == {"a": 1}
+    whole = (tmp_path / "a").read_bytes()
+    for at in (whole.index(b'"a') + 1, len(whole) - 3, whole.index(b"numbers")):
+        changed = bytearray(whole)
+        changed[at] ^= 1
+        (tmp_path / "a").write_bytes(changed)
+        with pytest.raises(InputError, match="damaged"):
+            read_model_file(tmp_path / "a", sealed=True)
+    read_model_file(tmp_path / "a")  # negative control: unsealed, one name for another passes
+    write_model_file(tmp_path / "b", record)
+    with pytest.raises(InputError, match="remove it, and it is made anew"):
+        read_model_file(tmp_path / "b", sealed=True)

@@ -334,6 +334,22 @@ def probe(target: str | os.PathLike[str], *, folder: bool = False) -> None:
                 one.rmdir()
 
 
+def regular(path: str | os.PathLike[str], flags: int) -> int:
+    """An ``opener`` for :func:`open` that looks at what it has opened: a regular file, or a folder.
+
+    Whatever has taken the place of a file since somebody looked, a pipe is not waited for.
+    """
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # of a folder open() says that it is one
+        return handle
+    os.close(handle)
+    raise InputError(
+        f"{os.fspath(path)} is a pipe or a device, no regular file: save its bytes to a file, or "
+        "pipe one text into standard input (-)"
+    )
+
+
 def require_regular(target: Path) -> None:
     """Refuse to replace a device, a pipe or a folder by a file."""
     try:

@@ -13,16 +13,17 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from whowrote import __version__
 from whowrote.arrays import Arrays
-from whowrote.drafts import draft_file, require_regular, resolved, sync, umask
+from whowrote.drafts import draft_file, regular, require_regular, resolved, sync, umask
 from whowrote.errors import InputError
 
 
@@ -58,23 +59,41 @@ def write_text(target: str | os.PathLike[str], text: str) -> None:
 
 def sha256_of(path: Path) -> str:
     """The SHA-256 of a file's bytes, as hexadecimal digits."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-MOST_JSON_BYTES = 64_000_000
-
-
-def read_json(path: Path) -> Any:
-    """Strict JSON of a regular file; ValueError says what is wrong with anything else.
-
-    One value of each name, finite numbers, and no more than can be read in a second.
-    """
+def stamp_of(path: Path) -> tuple[int, ...]:
+    """What changes with a file; nothing where there is none."""
     if not path.is_file():
-        raise ValueError("it is no regular file")
-    if path.stat().st_size > MOST_JSON_BYTES:
-        raise ValueError(f"it has more than {MOST_JSON_BYTES:,} bytes")
-    return strict_json(path.read_bytes())
+        return ()
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size, found.st_dev, found.st_ino
+
+
+def known_hash(path: Path) -> str | None:
+    """The SHA-256 of a file, taken anew when it has changed; None where there is none."""
+    stamp = stamp_of(path)
+    return _hash(path, stamp) if stamp else None
+
+
+@lru_cache(maxsize=8)
+def _hash(path: Path, stamp: tuple[int, ...]) -> str:
+    return sha256_of(path)
+
+
+def bytes_of(path: Path, most: int | None = None) -> bytes:
+    """The bytes of a regular file, at most so many; ValueError where there are more.
+
+    Opened once: whoever takes a hash of them and reads them has the same bytes.
+    """
+    with open(path, "rb", opener=regular) as file:
+        if most is not None and os.fstat(file.fileno()).st_size > most:
+            raise ValueError(f"it has more than {most:,} bytes")
+        return file.read()
+
+
+MOST_JSON_BYTES = 64_000_000
 
 
 def strict_json(data: bytes | str) -> Any:
@@ -120,7 +139,7 @@ def canonical_hash(value: Any) -> str:
 # -- model files ---------------------------------------------------------------------------------
 
 FORMAT = 1
-HEADER = "whowrote"
+HEADER, SEAL = "whowrote", "sha256"
 
 
 @dataclass(frozen=True)
@@ -141,8 +160,13 @@ def below(prefix: str, arrays: Arrays) -> dict[str, Any]:
     return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 
-def write_model_file(path: str | os.PathLike[str], record: ModelFile) -> None:
-    """Write a record to one file; the file is whole or absent."""
+def write_model_file(
+    path: str | os.PathLike[str], record: ModelFile, *, sealed: bool = False
+) -> None:
+    """Write a record to one file; the file is whole or absent.
+
+    ``sealed``: with the hash of all that it says, for a file that no manifest names.
+    """
     if Path(path).is_dir():
         raise InputError(f"'{path}' is a folder; give save() the name of a file, such as 'a.model'")
     header = {
@@ -152,9 +176,21 @@ def write_model_file(path: str | os.PathLike[str], record: ModelFile) -> None:
         "values": dict(record.values),
     }
     arrays = {name: np.ascontiguousarray(value) for name, value in record.arrays.items()}
+    metadata = {HEADER: _to_json(header)}
+    if sealed:
+        metadata[SEAL] = _seal(metadata[HEADER], arrays)
     with atomic_path(path) as draft:
         # Not save_file: it makes a file of its own beside the draft, which a kill leaves behind.
-        draft.write_bytes(save(arrays, metadata={HEADER: _to_json(header)}))
+        draft.write_bytes(save(arrays, metadata=metadata))
+
+
+def _seal(header: str, arrays: Arrays) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        value = arrays[name]
+        digest.update(repr((name, value.dtype.str, value.shape)).encode())
+        digest.update(np.ascontiguousarray(value).data)
+    return digest.hexdigest()
 
 
 def _to_json(header: Mapping[str, Any]) -> str:
@@ -168,21 +204,31 @@ def _to_json(header: Mapping[str, Any]) -> str:
     return json.dumps(header, sort_keys=True, default=plain)
 
 
-def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
-    """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence."""
+def read_model_file(
+    path: str | os.PathLike[str], *kinds: str, sha256: str | None = None, sealed: bool = False
+) -> ModelFile:
+    """Read a record of one of ``kinds``; each way in which it may be wrong has a sentence.
+
+    ``sha256`` is what the bytes must have, where that is known; ``sealed`` as it was written.
+    """
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no model file at '{path}'; give the path that save() wrote")
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        data = bytes_of(path)  # not mapped: a file that is cut meanwhile would end the process
+        if sha256 not in (None, hashlib.sha256(data).hexdigest()):
+            raise other_bytes(path)
+        arrays = load(data)
+        size = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, OSError) as problem:
         raise InputError(
             f"'{path}' is truncated or is not a safetensors file ({problem}); save the model again"
         ) from None
     if HEADER not in metadata:
         raise InputError(f"'{path}' is a safetensors file but not a whowrote model (no header)")
+    if sealed and metadata.get(SEAL) != _seal(metadata[HEADER], arrays):
+        raise InputError(f"'{path}' is damaged or was edited; remove it, and it is made anew")
     header = _header(path, metadata[HEADER])
     found = header["format"]
     if found != FORMAT:
@@ -194,6 +240,14 @@ def read_model_file(path: str | os.PathLike[str], *kinds: str) -> ModelFile:
     if kinds and header["kind"] not in kinds:
         raise InputError(f"'{path}' holds a {header['kind']}, not a {kinds[0]}; load it as such")
     return ModelFile(header["kind"], header["values"], arrays)
+
+
+def other_bytes(path: Path) -> InputError:
+    """The error for a file of a model that is not there as it was saved."""
+    return InputError(
+        f"'{path}' is missing or is not what was saved; copy the whole folder again, or "
+        "train the model again"
+    )
 
 
 def _header(path: Path, text: str) -> dict[str, Any]:

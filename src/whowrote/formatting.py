@@ -6,6 +6,7 @@ Colours are shades over whatever lies below, and text has the colour of its surr
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -44,7 +45,12 @@ def one_line(name: str) -> str:
 
 
 def screen(**look: Any) -> Console:
-    """Where tables are shown: no text in them can steer the terminal."""
+    """Where tables are shown: no text in them can steer the terminal.
+
+    Some terminals have no width (COLUMNS=0), at which nothing would be shown.
+    """
+    if os.environ.get("COLUMNS", "").isdigit() and not int(os.environ["COLUMNS"]):
+        look.setdefault("width", 80)
     return _screen_class()(**look)
 
 

@@ -32,6 +32,7 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from whowrote.errors import InputError, did_you_mean
+from whowrote.files import bytes_of
 
 Schema = Callable[[Any, str], None]
 MOST_SHOWN = 60
@@ -189,7 +190,9 @@ WORDS: dict[Any, tuple[str, str]] = {
 def read_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The tables of a file."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(bytes_of(Path(path)).decode("utf-8"))
+    except InputError:
+        raise
     except OSError as problem:
         raise InputError(
             f"'{path}' cannot be read ({problem.strerror}); give the path of a TOML file"

@@ -34,10 +34,14 @@ def run(
 ) -> "subprocess.CompletedProcess[str]":
     done = subprocess.run(
         [*first, sys.executable, "-c", CODE, *map(str, arguments)],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
+        **{
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "env": {**os.environ, "OMP_NUM_THREADS": "1"},
+            **options,
+        },
         text=True,
         check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
@@ -197,3 +201,60 @@ def test_every_error_has_a_sentence() -> None:
         said = sentence(OSError(code, os.strerror(code), "a", None, "b"))
         assert said.startswith("'a' and 'b': ")
         assert ";" in said
+
+
+# What surrounds a command
+
+
+def test_pairs_and_graphs_are_probed_before_accounts_are_read(letters: Path) -> None:
+    refused(run("link", letters, "--out", "/proc/none/a.csv"), "'/proc/none'", "No such file")
+    refused(run("link", letters, "--graph", "/dev/null/a"), "a part of it is a file")
+
+
+def test_a_terminal_without_a_width_shows_the_answer(letters: Path) -> None:
+    shown = run("audit", letters, env={**os.environ, "COLUMNS": "80"}).stdout
+    assert len(shown) > 100
+    assert run("audit", letters, env={**os.environ, "COLUMNS": "0"}).stdout == shown
+
+
+def test_a_folder_that_is_gone_is_told(letters: Path, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    first = ("sh", "-c", f"cd '{tmp_path}/gone' && rmdir ../gone && exec \"$@\"", "sh")
+    refused(run("audit", letters, first=first), "the folder in which this runs is not there")
+
+
+def test_a_library_that_cannot_be_loaded_is_a_sentence() -> None:
+    from whowrote.cli import guarded
+    from whowrote.errors import InputError
+
+    with pytest.raises(InputError, match=r"a library cannot be loaded \(no memory\)"), guarded():
+        raise ImportError("no memory")
+    with pytest.raises(ModuleNotFoundError), guarded():  # our own mistake is no user's
+        raise ModuleNotFoundError("whowrote.nothing")
+
+
+def test_a_file_of_milestones_is_decoded_as_texts_are(tmp_path: Path) -> None:
+    from whowrote.cli.explanations import _milestones
+
+    (tmp_path / "lines").write_bytes("3 Café".encode("latin-1"))
+    (found,) = _milestones(str(tmp_path / "lines"), "one two three four five")
+    assert "Café" in str(found)
+
+
+@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", b"text"])
+def test_vectors_of_words_that_cannot_be_read_are_a_sentence(data: bytes, tmp_path: Path) -> None:
+    from whowrote.errors import InputError
+    from whowrote.features.extractor.start import _glove
+
+    (tmp_path / "glove.npz").write_bytes(data)
+    with pytest.raises(InputError, match=r"it must be an \.npz with the arrays words"):
+        _glove(tmp_path / "glove.npz")
+
+
+def test_an_empty_file_of_vectors_is_a_sentence(tmp_path: Path) -> None:
+    from whowrote.errors import InputError
+    from whowrote.sweep.data import read_vectors
+
+    (tmp_path / "vectors.npz").write_bytes(b"")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_vectors(tmp_path / "vectors.npz")

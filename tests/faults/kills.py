@@ -111,34 +111,62 @@ class Found:
 # -- processes -----------------------------------------------------------------------------------
 
 
-def forked(work: Callable[[], object], *, at: int = 0, after: float = 0.0) -> tuple[int, int]:
+def die() -> None:
+    """What happens at an operation, where nothing else is asked for."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forked(
+    work: Callable[[], object],
+    *,
+    at: int = 0,
+    after: float = 0.0,
+    happens: Callable[[], object] = die,
+) -> tuple[int, int]:
     """Run in a process of its own; killed at an operation on files, or after a time, if asked.
 
-    The status (negative: the signal), and the operations that were counted.
+    ``happens`` is done at the operation instead of the kill. The status (negative: the signal), and
+    the operations that were counted.
     """
+    status, told = forked_told(work, at=at, after=after, happens=happens)
+    return status, told[0]
+
+
+def forked_told(
+    work: Callable[[], object],
+    *,
+    at: int = 0,
+    after: float = 0.0,
+    happens: Callable[[], object] = die,
+) -> tuple[int, list[int]]:
+    """The same; after the number of operations come those that open a file."""
     counted, reported = os.pipe()
     child = os.fork()
     if not child:
         os.close(counted)
-        _be_child(work, at, reported)
+        _be_child(work, at, reported, happens)
     os.close(reported)
     if after:
         time.sleep(after)
         os.kill(child, signal.SIGKILL)
-    said = b"".join(iter(lambda: os.read(counted, 64), b""))
+    said = b"".join(iter(lambda: os.read(counted, 4096), b""))
     os.close(counted)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), int(said or 0)
+    told = [int(one) for one in said.split()] or [0]
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), told
 
 
-def _be_child(work: Callable[[], object], at: int, reported: int) -> None:
-    operations = 0
+def _be_child(
+    work: Callable[[], object], at: int, reported: int, happens: Callable[[], object]
+) -> None:
+    operations, opened = 0, list[int]()
 
     def count(event: str, arguments: object) -> None:
         nonlocal operations
         if event.startswith(COUNTED):
             operations += 1
+            opened.extend([operations] if event == "open" else [])
             if operations == at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                happens()
 
     status = 1
     try:
@@ -147,7 +175,7 @@ def _be_child(work: Callable[[], object], at: int, reported: int) -> None:
         sys.addaudithook(count)
         work()
         status = 0
-        os.write(reported, str(operations).encode())
+        os.write(reported, " ".join(map(str, (operations, *opened))).encode())
     except BaseException as problem:  # a child must not go on as its parent
         os.write(2, f"{type(problem).__name__}: {problem}\n".encode())
     finally:
@@ -448,11 +476,12 @@ COMMANDS = {
 }
 
 
-def ready() -> None:
-    """What every run would load first, loaded once."""
+def ready(only: str = "") -> None:
+    """What every run, or those of one command, would load first, loaded once."""
     torch.set_num_threads(1)
     AdHominem(device="cpu").transform([corpus(1, 1)[0][0]])
-    for title in ("train", "sweep", "extractor train", "case run", "link", "serve"):
+    every = ("train", "sweep", "extractor train", "case run", "link", "serve")
+    for title in [only] if only else every:
         folder = Path(tempfile.mkdtemp())
         COMMANDS[title].before(folder)
         COMMANDS[title].run(folder, 0)
@@ -466,7 +495,7 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", default="", help="one command")
     asked = options.parse_args()
-    ready()
+    ready(asked.only)
     for title, command in COMMANDS.items():
         if asked.only not in ("", title):
             continue

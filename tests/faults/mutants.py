@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[2]
@@ -36,15 +37,28 @@ SLOW = (
 """Tests of seconds, which run only where all others have noticed nothing."""
 TARGETS = {
     "splits": (["corpus/splits.py"], ["corpus/test_splits.py", "corpus/test_copies.py"]),
-    "calibration": (["attribution/calibration.py"], ["attribution/test_calibration.py"]),
+    "calibration": (
+        ["attribution/calibration.py"],
+        ["attribution/test_curve_of_strangers.py", "attribution/test_calibration.py"],
+    ),
     "distributions": (["model/distributions.py"], ["model/test_distributions.py", "model"]),
     "mixture": (["model/mixture.py"], ["model/test_mixture.py", "model"]),
     "networks": (["model/networks.py"], ["model/test_networks.py", "model"]),
     "vae": (["model/vae.py"], ["model/test_vae.py", "model/test_bound.py", "model"]),
     "logistic": (["model/logistic.py"], ["model/test_logistic.py", "model"]),
     "fleet": (["model/fleet.py"], ["model/test_fleet.py", "model"]),
+    "unlabelled": (["model/unlabelled.py"], ["estimators/test_unlabelled.py", "model"]),
+    "gradients": (["model/fast/gradients.py"], ["model/fast", "model/test_bound.py", "training"]),
+    "precision": (["model/fast/precision.py"], ["model/fast", "training/test_step.py"]),
+    "simulation": (["attribution/simulation.py"], ["attribution/test_attributor.py"]),
 }
 """What is changed, below src/whowrote, and the tests that are to notice, the nearest first."""
+
+LOADED = (
+    *("numpy", "pytest", "scipy.stats", "scipy.optimize", "beartype", "pyarrow"),
+    *("sklearn.linear_model", "sklearn.metrics", "sklearn.svm", "sklearn.model_selection", "rich"),
+)
+"""What tests load, of others: loaded once for all."""
 
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
@@ -231,11 +245,10 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--seconds", type=float, default=300.0, help="for the tests of a change")
     asked = options.parse_args()
-    import numpy  # noqa: F401  (loaded once for all)
-    import pytest  # noqa: F401
-    import scipy.stats  # noqa: F401
     import torch
 
+    for one in LOADED:
+        import_module(one)
     torch.set_num_threads(1)
     sys.dont_write_bytecode = True
     for target in asked.targets:
@@ -243,8 +256,8 @@ def main() -> None:
         for name, change, said in run(target, asked.most, asked.seed, asked.seconds):
             total += 1
             killed += said != "passed"
-            if said == "passed":
-                print(f"  survived: {name}:{change.line}: {change.what}", flush=True)
+            what = "survived" if said == "passed" else said
+            print(f"  {total:3} {what}: {name}:{change.line}: {change.what}", flush=True)
         print(f"{target}: {killed} of {total} changes noticed", flush=True)
 
 

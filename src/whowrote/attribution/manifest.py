@@ -28,7 +28,14 @@ from whowrote.attribution.fitted_attributor import FittedAttributor
 from whowrote.attribution.rows import NORMALISE
 from whowrote.errors import InputError, first_line
 from whowrote.features.fitted_features import STORED_FEATURES, WEIGHTS
-from whowrote.files import canonical_hash, read_json, sha256_of
+from whowrote.files import (
+    MOST_JSON_BYTES,
+    bytes_of,
+    canonical_hash,
+    other_bytes,
+    sha256_of,
+    strict_json,
+)
 from whowrote.schema import (
     HASH,
     Schema,
@@ -337,7 +344,7 @@ def learnt_hash(learnt: Mapping[str, Any], arrays: Iterable[Arrays], files: Iter
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a model folder; every way in which it may be wrong has its own sentence."""
     place = folder / MANIFEST
-    plain = _plain(folder)
+    plain, data = _read(folder)
     found = plain.get("format"), plain.get("kind")
     if found[1] == MANY:
         raise InputError(
@@ -355,7 +362,7 @@ def read_manifest(folder: Path) -> Manifest:
     except InputError as problem:
         raise InputError(f"'{place}' is damaged ({problem}); train the model again") from None
     if plain["format"] > 1:
-        _check_bytes(place, plain)
+        _check_bytes(place, plain, data)
     return Manifest(
         plain["format"],
         plain["version"],
@@ -373,6 +380,11 @@ def _settings(plain: Mapping[str, Any]) -> Settings:
 
 def _plain(folder: Path) -> dict[str, Any]:
     """The entries as they stand there."""
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """The entries and the bytes that they were read from."""
     place = folder / MANIFEST
     if not place.is_file():
         raise InputError(
@@ -380,21 +392,22 @@ def _plain(folder: Path) -> dict[str, Any]:
             "`whowrote train` or save() wrote"
         )
     try:
-        plain = read_json(place)
+        data = bytes_of(place, MOST_JSON_BYTES)
+        plain = strict_json(data)
     except ValueError as problem:
         raise InputError(
             f"'{place}' is damaged ({first_line(problem)}); train the model again"
         ) from None
     if not isinstance(plain, dict) or not {"format", "kind"} <= set(plain):
         raise InputError(f"'{place}' is damaged (it is no manifest); train the model again")
-    return plain
+    return plain, data
 
 
-def _check_bytes(place: Path, plain: Mapping[str, Any]) -> None:
+def _check_bytes(place: Path, plain: Mapping[str, Any], data: bytes) -> None:
     """Every byte of it is as it was written."""
     rest = {name: value for name, value in plain.items() if name != OWN_HASH}
     hashed = plain[OWN_HASH] == canonical_hash(rest)
-    if not hashed or place.read_bytes() != as_text(plain).encode("utf-8", "surrogatepass"):
+    if not hashed or data != as_text(plain).encode("utf-8", "surrogatepass"):
         raise InputError(
             f"'{place}' is damaged (it is not what was saved); copy the whole folder again, or "
             "train the model again"
@@ -403,12 +416,12 @@ def _check_bytes(place: Path, plain: Mapping[str, Any]) -> None:
 
 def read_many(folder: Path) -> dict[str, Any]:
     """The entries of a model of very many authors, checked as those of any other."""
-    place, plain = folder / MANIFEST, _plain(folder)
+    place, (plain, data) = folder / MANIFEST, _read(folder)
     try:
         check_many(plain)
     except InputError as problem:
         raise InputError(f"'{place}' is damaged ({problem}); train the model again") from None
-    _check_bytes(place, plain)
+    _check_bytes(place, plain, data)
     return plain
 
 
@@ -430,8 +443,6 @@ def check_files(folder: Path, files: Mapping[str, StoredFile]) -> None:
     for name, about in files.items():
         path = folder / name
         there = path.is_file() and path.stat().st_size == about.bytes
-        if not there or sha256_of(path) != about.sha256:
-            raise InputError(
-                f"'{path}' is missing or is not what was saved; copy the whole folder again, or "
-                "train the model again"
-            )
+        # What is read at once is compared with its hash then, of the same bytes.
+        if not there or (name == WEIGHTS and sha256_of(path) != about.sha256):
+            raise other_bytes(path)

@@ -39,7 +39,6 @@ from whowrote.attribution.profiles import mean_rows, row_products, unit_rows
 from whowrote.attribution.rows import cut_all
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import sha256_of
 
 PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
 POPULATIONS = PRETRAINED / "populations.json"
@@ -213,11 +212,5 @@ def packaged_for(features: FittedFeatures) -> list[dict[str, Any]]:
 
 def extractor_key(extractor: FittedAdHominem) -> str:
     """By which a population knows its extractor: the hash of the weights, and the size."""
-    stamp = extractor.weights.stat()
-    digest = _digest(extractor.weights, stamp.st_mtime_ns, stamp.st_size)
+    digest = extractor.weights_sha256()
     return f"{digest}/{extractor.size}" if isinstance(extractor, FittedStyle) else digest
-
-
-@lru_cache(maxsize=8)
-def _digest(path: Path, modified: int, size: int) -> str:
-    return sha256_of(path)

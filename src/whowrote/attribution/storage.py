@@ -14,7 +14,7 @@ directory.safetensors of very many authors: a row of numbers for each, in place 
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -64,10 +64,11 @@ from whowrote.estimators.fitted_classifier import FLEET, SCALING, FittedClassifi
 from whowrote.estimators.fitted_classifier import KINDS as CLASSIFIERS
 from whowrote.estimators.stored_fleet import require_finite
 from whowrote.features.fitted_features import WEIGHTS, FittedHybrid, restore_features
-from whowrote.features.interface import FittedFeatures
+from whowrote.features.interface import FittedFeatures, Stored
 from whowrote.files import (
     ModelFile,
     below,
+    bytes_of,
     canonical_hash,
     read_model_file,
     sha256_of,
@@ -77,15 +78,18 @@ from whowrote.files import (
 # -- writing -------------------------------------------------------------------------------------
 
 
-def fingerprint(fitted: FittedAttributor) -> str:
+def fingerprint(fitted: FittedAttributor, copied: Path | None = None) -> str:
     """SHA-256 over everything learnt: equal models have equal fingerprints, wherever they lie.
 
-    Limit and prior are no part of it: they may change, and every answer names them.
+    Limit and prior are no part of it: they may change, and every answer names them. ``copied`` is
+    the folder that its files have been copied into.
     """
     state = fitted.model.fleet.state_dict()
     fleet = {name: tensor.cpu().numpy() for name, tensor in state.items()}
     arrays = (*_parts(fitted).values(), fleet, fitted.model.scaling.state())
-    return learnt_hash(learnt_of(fitted), arrays, fitted.reader.features.stored().files.values())
+    files = fitted.reader.features.stored().files
+    paths = files.values() if copied is None else [copied / name for name in files]
+    return learnt_hash(learnt_of(fitted), arrays, paths)
 
 
 def _parts(fitted: FittedAttributor) -> dict[str, Arrays]:
@@ -118,17 +122,27 @@ def write(fitted: FittedAttributor, folder: Path) -> None:
     for name, arrays in _parts(fitted).items():
         write_model_file(folder / f"{name}.safetensors", ModelFile(f"{KIND} {name}", {}, arrays))
     fitted.model.save(folder / MODEL)
-    for name, source in fitted.reader.features.stored().files.items():
-        shutil.copyfile(source, folder / name)
-        sync(folder / name)
+    _copy_files(fitted.reader.features.stored(), folder)
     files = {
         file.name: StoredFile(file.stat().st_size, sha256_of(file))
         for file in sorted(folder.iterdir())
     }
     # Anew: the id of a model from a folder of before is of what its values were called then.
-    text = Manifest.of(replace(fitted, id=fingerprint(fitted)), files).text()
+    text = Manifest.of(replace(fitted, id=fingerprint(fitted, folder)), files).text()
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     sync(folder / MANIFEST)
+
+
+def _copy_files(stored: Stored, folder: Path) -> None:
+    """Copy what features keep in files, which must be what they have read with."""
+    for name, source in stored.files.items():
+        data = bytes_of(source)
+        if hashlib.sha256(data).hexdigest() != stored.hashes[name]:
+            raise InputError(
+                f"'{source}' was changed while the model was made; run the command again"
+            )
+        (folder / name).write_bytes(data)
+        sync(folder / name)
 
 
 @contextmanager
@@ -219,14 +233,16 @@ def _going_together(path: Path) -> Iterator[None]:
 
 def _restored(path: Path, manifest: Manifest, encoder: str | None) -> FittedAttributor:
     parts = {
-        name: read_model_file(path / f"{name}.safetensors", f"{KIND} {name}").arrays
+        name: _part(path, f"{name}.safetensors", manifest.files, f"{KIND} {name}").arrays
         for name in PARTS
         if f"{name}.safetensors" in manifest.files
     }
-    model = read_model_file(path / MODEL, *CLASSIFIERS)
+    model = _part(path, MODEL, manifest.files, *CLASSIFIERS)
     _check_id(path, manifest, parts, model)
     learnt, settings, authors = manifest.learnt, manifest.settings, len(manifest.authors)
-    features = restore_features(learnt["features"], parts.get("features", {}), path, encoder)
+    features = restore_features(
+        learnt["features"], parts.get("features", {}), path, encoder, _weights(manifest.files)
+    )
     _check_arrays(features, parts, authors)
     classifier = FittedClassifier.restore(model, "auto")
     if classifier.n_components != authors:
@@ -251,6 +267,16 @@ def _restored(path: Path, manifest: Manifest, encoder: str | None) -> FittedAttr
         random_state=settings.random_state,
         id=manifest.id,
     )
+
+
+def _part(path: Path, name: str, files: Mapping[str, StoredFile], *kinds: str) -> ModelFile:
+    """A file of the folder, whose bytes are those that the manifest names."""
+    return read_model_file(path / name, *kinds, sha256=files[name].sha256)
+
+
+def _weights(files: Mapping[str, StoredFile]) -> str | None:
+    """What the weights of an extractor must have, whenever they are read."""
+    return files[WEIGHTS].sha256 if WEIGHTS in files else None
 
 
 def _check_id(
@@ -332,9 +358,7 @@ def write_many(fitted: ManyAuthors, folder: Path) -> None:
     }
     for name, (file, arrays) in parts.items():
         write_model_file(folder / file, ModelFile(f"{MANY} {name}", {}, arrays))
-    for name, source in stored.files.items():
-        shutil.copyfile(source, folder / name)
-        sync(folder / name)
+    _copy_files(stored, folder)
     text = as_text(_many_manifest(fitted, folder, stored.values))
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
     sync(folder / MANIFEST)
@@ -383,7 +407,8 @@ def _many_manifest(
 def load_many(path: Path) -> ManyAuthors:
     """Read what :func:`write_many` wrote, with every file checked; the answers are equal."""
     plain = read_many(path)
-    check_files(path, {name: StoredFile(**one) for name, one in plain["files"].items()})
+    files = {name: StoredFile(**one) for name, one in plain["files"].items()}
+    check_files(path, files)
     learnt = plain["learnt"]
     if canonical_hash({"learnt": learnt, "files": plain["files"]}) != plain["id"]:
         raise InputError(
@@ -391,16 +416,16 @@ def load_many(path: Path) -> ManyAuthors:
             "learnt has been changed; copy the whole folder again, or train the model again"
         )
     with _going_together(path):
-        return _many(path, plain)
+        return _many(path, plain, files)
 
 
-def _many(path: Path, plain: Mapping[str, Any]) -> ManyAuthors:
+def _many(path: Path, plain: Mapping[str, Any], files: Mapping[str, StoredFile]) -> ManyAuthors:
     learnt = plain["learnt"]
     arrays, grams = (
-        read_model_file(path / file, f"{MANY} {name}").arrays
+        _part(path, file, files, f"{MANY} {name}").arrays
         for file, name in ((DIRECTORY, "directory"), ("features.safetensors", "features"))
     )
-    features = restore_features(learnt["features"], grams, path)
+    features = restore_features(learnt["features"], grams, path, None, _weights(files))
     if not isinstance(features, FittedHybrid):
         raise InputError(f"'{path}' has features without n-grams; train the model again")
     authors = tuple(Enrolled(name, texts, texts, words) for name, texts, words in learnt["authors"])

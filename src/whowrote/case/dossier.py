@@ -54,13 +54,12 @@ LIMITS = (
 
 def write_report(case: Case) -> tuple[Path, Path]:
     """Write the page and its data, each whole or not at all, and log both hashes."""
-    target = case.folder / FINDINGS
-    if case.log.last("findings") is None or not target.is_file():
+    if case.log.last("findings") is None:
         raise InputError(f"'{case.folder}' has no findings yet: `whowrote case run` makes them")
     wrong = [one for one in problems(case.folder) if not one.startswith((PAGE, DATA))]
     if wrong:
         raise InputError(f"{wrong[0]}; a report needs sound findings: `whowrote case replay`")
-    data = contents(case, json.loads(target.read_text(encoding="utf-8")))
+    data = contents(case, json.loads(case.written("findings", FINDINGS)))
     plain = json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     case.write("report", {PAGE: render(data), DATA: plain})
     return case.folder / PAGE, case.folder / DATA

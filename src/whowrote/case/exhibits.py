@@ -13,22 +13,24 @@ population.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from whowrote import __version__
 from whowrote.corpus.documents import FILE_HASH, Document
+from whowrote.corpus.folders import files_below, identity
 from whowrote.corpus.texts import Corpus
 from whowrote.drafts import clear_drafts, held
 from whowrote.errors import InputError
-from whowrote.files import canonical_hash, canonical_json, sha256_of, write_text
+from whowrote.files import bytes_of, canonical_hash, canonical_json, sha256_of, write_text
 
 LOG, TEXTS, FINDINGS = "log.jsonl", "texts", "findings.json"
 ROLES = ("questioned", "known", "reference")
@@ -210,14 +212,28 @@ class Case:
 
     def _text(self, exhibit: Exhibit) -> str:
         path = self.folder / exhibit.file
-        if not path.is_file() or sha256_of(path) != exhibit.sha256:
+        data = bytes_of(path) if path.is_file() else b""
+        if hashlib.sha256(data).hexdigest() != exhibit.sha256:
             raise InputError(
                 f"{exhibit.file} ({exhibit.id}) is missing or not as it was registered; put the "
                 "text back as it was, or begin a new case"
             )
-        return path.read_bytes().decode("utf-8")
+        return data.decode("utf-8")
 
     # -- what was done ---------------------------------------------------------------------------
+
+    def written(self, action: str, name: str) -> bytes:
+        """The bytes of a written file, which are those that the log tells of; read once."""
+        entry, path = self.log.last(action), self.folder / name
+        if entry is None or not path.is_file():
+            raise InputError(f"'{self.folder}' has no {action} yet: `whowrote case run` makes it")
+        data = bytes_of(path)
+        if hashlib.sha256(data).hexdigest() != entry.details["sha256"][name]:
+            raise InputError(
+                f"{name} is not as the log says: its bytes have changed; `whowrote case run` "
+                "makes it anew"
+            )
+        return data
 
     def record(self, action: str, details: dict[str, Any]) -> Entry:
         """A further entry of the log."""
@@ -230,6 +246,10 @@ class Case:
         files in their places are those of the log, or whoever looks next puts them there.
         """
         with held(self.folder, self.folder / LOG):
+            if Case.open(self.folder).exhibits != self.exhibits:
+                raise InputError(
+                    f"texts were added to '{self.folder}' meanwhile; run the command again"
+                )
             for name, text in texts.items():
                 write_text(_beside(self.folder, name), text)
             hashes = {name: sha256_of(_beside(self.folder, name)) for name in texts}
@@ -327,10 +347,29 @@ def _number(known: Iterable[Exhibit], more: Iterable[Exhibit], role: str) -> int
     return 1 + sum(one.role == role for one in (*known, *more))
 
 
+def read_unchanged(path: Path, load: Callable[[Path], Corpus]) -> Corpus:
+    """Texts whose files are the same before and after they were read, with the hash of each."""
+    before = _hashes(path)
+    corpus = load(path)
+    if _hashes(path) != before:
+        raise InputError(f"'{path}' was changed while it was read; run the command again")
+    hashes = [before.get("" if path.is_file() else one) for one in corpus.ids]
+    own = [{FILE_HASH: one} if one else {} for one in hashes]
+    metadata = tuple({**m, **one} for m, one in zip(corpus.metadata, own, strict=True))
+    return replace(corpus, metadata=metadata)
+
+
+def _hashes(path: Path) -> dict[str, str]:
+    """Of a file, or of every file of a folder by the name of its text."""
+    if not path.is_dir():
+        return {"": sha256_of(path)} if path.exists() else {}
+    return {identity(one, path): sha256_of(one) for one in files_below(path) if one.is_file()}
+
+
 def _file_hash(path: Path | None, document: Document) -> str | None:
     """Of the file itself, or of the document's own file in a folder."""
-    if path is None:  # the name of a text that was sent is not a path here
-        told = document.metadata.get(FILE_HASH)
+    told = document.metadata.get(FILE_HASH)
+    if path is None or told is not None:  # the name of a text that was sent is not a path here
         return None if told is None else str(told)
     file = path if path.is_file() else path / document.id
     return sha256_of(file) if file.is_file() else None
@@ -379,7 +418,7 @@ def read_log(path: Path) -> Log:
         return Log((), f"{path.name} is missing")
     entries: list[Entry] = []
     head = START
-    *lines, rest = path.read_bytes().split(b"\n")
+    *lines, rest = bytes_of(path).split(b"\n")
     for number, line in enumerate(lines, 1):
         entry = _entry(line)
         if entry is None or entry.number != number or entry.previous != head:

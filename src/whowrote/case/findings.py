@@ -41,7 +41,7 @@ from whowrote.corpus.audit import audit
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
 from whowrote.features.interface import FittedFeatures
-from whowrote.files import canonical_hash, sha256_of
+from whowrote.files import canonical_hash
 from whowrote.progress import tell
 from whowrote.ratios import Bounds, Posterior, as_ratio, posteriors, verbal
 from whowrote.validation import RatioValidation, fitted_features
@@ -372,7 +372,7 @@ def _calibration(means: _Means, conditions: Conditions) -> dict[str, Any]:
     return {
         "model": means.fitted.id if means.fitted else None,
         "features": means.features.kind,
-        "extractor_sha256": sha256_of(extractor.weights) if extractor else None,
+        "extractor_sha256": extractor.weights_sha256() if extractor else None,
         "bounds": bounds,
         "verifiers": {n: v and canonical_hash(v.to_dict()) for n, v in means.verifiers.items()},
     }

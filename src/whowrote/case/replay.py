@@ -17,7 +17,6 @@ from typing import Any
 
 from whowrote.case.exhibits import FINDINGS, Case, problems
 from whowrote.case.findings import compute
-from whowrote.errors import InputError
 
 TOLERANCE = 1e-4
 EQUAL, WITHIN, DIFFERENT, CHANGED = "equal", "equal within tolerance", "different", "changed"
@@ -61,9 +60,7 @@ def replay(folder: Path) -> Replay:
     if found:
         return Replay(CHANGED, tuple(found))
     case = Case.open(folder)
-    if not (folder / FINDINGS).is_file():
-        raise InputError(f"'{folder}' has no {FINDINGS} yet: `whowrote case run` makes it")
-    before = json.loads((folder / FINDINGS).read_text(encoding="utf-8"))
+    before = json.loads(case.written("findings", FINDINGS))
     return compared(before, compute(case))
 
 

@@ -96,6 +96,13 @@ def guarded() -> Iterator[None]:
         raise typer.Exit(STOPPED) from None
     except OSError as problem:
         raise InputError(sentence(problem)) from problem
+    except ModuleNotFoundError:
+        raise
+    except ImportError as problem:
+        raise InputError(
+            f"a library cannot be loaded ({first_line(problem)}); give more memory (ulimit -v), or "
+            "install whowrote anew"
+        ) from problem
     except MemoryError:
         raise InputError(
             "there is not enough memory; give fewer texts or fewer workers, or a larger machine"
@@ -116,6 +123,11 @@ def prepare_streams() -> None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  (for as long as we run)
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    try:
+        os.getcwd()
+    except OSError as problem:
+        say(f"the folder in which this runs is not there ({problem.strerror}); change to another")
+        sys.exit(2)
     if sys.stdout is None:
         say("standard output is closed, so no answer could be read; leave it open, or send it on")
         sys.exit(2)

@@ -97,9 +97,10 @@ def add(
     Example: `whowrote case add will/ letters/ --as known --author "Ann Lee" --source "bank, 2019"`
     """
     from whowrote.case import Case
+    from whowrote.case.exhibits import read_unchanged
 
     there = Case.open(folder)
-    corpus = reading.load(texts)
+    corpus = read_unchanged(texts, reading.load)
     now = there.add(corpus, role, path=texts, author=author, source=source)
     new = now.exhibits[len(there.exhibits) :]
     if as_json:

@@ -25,6 +25,7 @@ from whowrote.cli.options import (
     Seed,
     between,
     corpus_options,
+    file_to_write,
     say,
     told_on_stderr,
 )
@@ -300,8 +301,8 @@ MinWords = Annotated[
     int, typer.Option(callback=between(1), help="Accounts of fewer words are left out.")
 ]
 Exact = Annotated[bool, typer.Option("--exact", help="Compare all pairs, however many.")]
-TableOut = Annotated[Path | None, typer.Option(help="Write the pairs as a CSV table.")]
-GraphOut = Annotated[Path | None, typer.Option(help="Write them as a graph (GraphML).")]
+TableOut = Annotated[Path | None, file_to_write("Write the pairs as a CSV table.")]
+GraphOut = Annotated[Path | None, file_to_write("Write them as a graph (GraphML).")]
 
 
 @corpus_options()

@@ -184,11 +184,13 @@ def roll(
 
 def _milestones(given: str | None, text: str) -> tuple[Milestone, ...]:
     from whowrote.attribution.rolling import milestones_by_pattern, milestones_of_lines
+    from whowrote.corpus.documents import to_text
+    from whowrote.files import bytes_of
 
     if given is None:
         return ()
     if Path(given).is_file():
-        return milestones_of_lines(Path(given).read_text(encoding="utf-8"))
+        return milestones_of_lines(to_text(bytes_of(Path(given))).text)
     return milestones_by_pattern(text, given)
 
 

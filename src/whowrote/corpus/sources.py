@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
-import stat
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from whowrote.corpus.documents import DEFAULT_MAX_DOCUMENT_BYTES, has_utf16_mark, is_binary, place
+from whowrote.drafts import regular
 from whowrote.errors import InputError, first_line
 
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -64,7 +65,6 @@ def open_bytes(path: Path, limit: int = DEFAULT_MAX_DOCUMENT_BYTES) -> Iterator[
 @contextmanager
 def _opened(path: Path, limit: int) -> Iterator[io.RawIOBase]:
     try:
-        require_regular(path)
         with _unpacked(path, limit) as stream:
             yield stream
     except OSError as problem:
@@ -76,16 +76,7 @@ def _opened(path: Path, limit: int) -> Iterator[io.RawIOBase]:
 
 def require_regular(path: Path) -> None:
     """Require a file that has an end: a pipe or a device may wait, or give bytes, for ever."""
-    if not is_regular(path):
-        raise InputError(
-            f"{path} is a pipe or a device, no regular file: save its bytes to a file, or pipe one "
-            "text into standard input (-)"
-        )
-
-
-def is_regular(path: Path) -> bool:
-    """Whether what stands there, links followed, is a plain file."""
-    return stat.S_ISREG(path.stat().st_mode)
+    os.close(regular(path, os.O_RDONLY))
 
 
 def most_unfolded(size: int, limit: int = DEFAULT_MAX_DOCUMENT_BYTES) -> int:
@@ -105,13 +96,15 @@ def unfolds(path: Path, most: int) -> InputError:
 
 
 def _unpacked(path: Path, limit: int) -> io.RawIOBase:
+    raw = io.FileIO(path, opener=regular)
     if compression(path) is None:
-        return io.FileIO(path)
+        return raw
     import pyarrow as pa  # late: plain files need none
 
     # It decompresses block by block.
-    packed = cast(io.RawIOBase, pa.input_stream(str(path), compression=compression(path)))
-    return _Unfolding(packed, path, most_unfolded(path.stat().st_size, limit))
+    most = most_unfolded(os.fstat(raw.fileno()).st_size, limit)
+    packed = cast(io.RawIOBase, pa.input_stream(raw, compression=compression(path)))
+    return _Unfolding(packed, path, most)
 
 
 class _Unfolding(io.RawIOBase):

@@ -9,6 +9,7 @@ import ast
 import csv
 import json
 import math
+import os
 import reprlib
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from whowrote.corpus.sources import (
     read_lines,
     unfolds,
 )
+from whowrote.drafts import regular
 from whowrote.errors import InputError, first_line
 from whowrote.formatting import clipped, quoted
 
@@ -366,9 +368,12 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
     import pyarrow as pa  # late: other formats need none
 
     try:
-        table = _open_parquet(path, options)
-        names = table.schema_arrow.names
-        yield from documents(_parquet_rows(path, table), str(path), options, names)
+        with open(path, "rb", opener=regular) as raw:
+            size = os.fstat(raw.fileno()).st_size
+            table = _open_parquet(path, raw, size, options)
+            names = table.schema_arrow.names
+            rows = _parquet_rows(path, table, most_unfolded(size))
+            yield from documents(rows, str(path), options, names)
     except InputError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError) as problem:
@@ -378,19 +383,20 @@ def read_parquet(path: Path, options: Options) -> Iterator[Raw | Note]:
         ) from problem
 
 
-def _open_parquet(path: Path, options: Options) -> pq.ParquetFile:
+def _open_parquet(path: Path, raw: BinaryIO, size: int, options: Options) -> pq.ParquetFile:
+    """The table in an open file: what was looked at is what is read."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    source: Any = str(path)
+    source: Any = raw
     if compression(path) is not None:
         # Parquet is read from its end, so a compressed file has to be in memory whole.
         with open_bytes(path, options.max_document_bytes) as stream:
             source = pa.py_buffer(stream.read())
-    with pq.ParquetFile(_again(source)) as table:
-        about, schema = table.metadata, table.schema_arrow
+    table = pq.ParquetFile(_again(source))
+    about, schema = table.metadata, table.schema_arrow
     _check_columns(path, 1, about.num_columns)
-    _check_unfolded(path, about)
+    _check_unfolded(path, about, size)
     # As dictionaries: a value that a thousand rows share is in memory once, as it is in the file.
     kinds = pa.types
     strings = [one.name for one in schema if kinds.is_string(one.type) or kinds.is_binary(one.type)]
@@ -398,15 +404,14 @@ def _open_parquet(path: Path, options: Options) -> pq.ParquetFile:
 
 
 def _again(source: Any) -> Any:
-    """A path, or a reader of bytes in memory from their beginning."""
+    """An open file, or a reader of bytes in memory from their beginning."""
     import pyarrow as pa
 
-    return source if isinstance(source, str) else pa.BufferReader(source)
+    return pa.BufferReader(source) if isinstance(source, pa.Buffer) else source
 
 
-def _check_unfolded(path: Path, about: Any) -> None:
+def _check_unfolded(path: Path, about: Any, size: int) -> None:
     """Refuse a table that says itself that it has far more in it than its file could hold."""
-    size = path.stat().st_size
     most = MOST_SMALL_ROWS + size
     if about.num_rows > most:
         raise InputError(
@@ -420,8 +425,7 @@ def _check_unfolded(path: Path, about: Any) -> None:
         raise unfolds(path, most_unfolded(size))
 
 
-def _parquet_rows(path: Path, table: pq.ParquetFile) -> Iterator[Row]:
-    most = most_unfolded(path.stat().st_size)
+def _parquet_rows(path: Path, table: pq.ParquetFile, most: int) -> Iterator[Row]:
     number = given = 0
     names = table.schema_arrow.names
     for batch in table.iter_batches(batch_size=_rows_at_once(table.metadata)):

@@ -31,6 +31,7 @@ from whowrote.features.fitted_features import (
 )
 from whowrote.features.interface import FEW_TOKENS, ReliabilityWarning, checked_texts, text_tags
 from whowrote.features.reading import SECTION
+from whowrote.files import known_hash
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "adhominem.safetensors"
 
@@ -119,7 +120,8 @@ class AdHominem(TransformerMixin, BaseEstimator):
         """The network behind it, which reads texts."""
         if self.section < 1:
             raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
-        return FittedAdHominem(Path(self.weights or PRETRAINED), self.section, self.device)
+        path = Path(self.weights or PRETRAINED)
+        return FittedAdHominem(path, self.section, self.device, known_hash(path))
 
     def attention(self, text: str) -> Attention:
         """Where the network looks in one text, with places in its characters.
@@ -242,7 +244,8 @@ class StyleExtractor(AdHominem):
         if self.section < 1:
             raise InputError(f"section is {self.section}; it must be at least 1 token: give 4000")
         chosen = getattr(self, "size_", "large") if self.size == "auto" else self.size
-        return FittedStyle(packaged(self.weights), self.section, self.device, chosen)
+        path = packaged(self.weights)
+        return FittedStyle(path, self.section, self.device, known_hash(path), chosen)
 
 
 def packaged(weights: str | os.PathLike[str] | None) -> Path:

@@ -24,7 +24,7 @@ from whowrote.errors import InputError, first_line
 from whowrote.features.counting import READINGS, FittedNGrams, counted_once
 from whowrote.features.interface import FittedFeatures, Stored, checked_texts
 from whowrote.features.reading import Reader, blocks, open_reader
-from whowrote.files import below, sha256_of
+from whowrote.files import below, known_hash
 from whowrote.progress import tell
 from whowrote.schema import HASH, by_kind, listed, number, one_of, record, text, whole
 
@@ -112,11 +112,20 @@ class FittedAdHominem(FittedFeatures):
     weights: Path
     section: int
     device: str | None = None
+    sha256: str | None = None
+    """Of the weights, where no others will do, whatever lies at their path when they are read."""
 
     @property
     def reader(self) -> Reader:
         """The network on its device; loaded once for all who ask."""
-        return open_reader(self.weights, self.device)
+        return open_reader(self.weights, self.device, sha256=self.sha256)
+
+    def weights_sha256(self) -> str:
+        """The hash of the weights; a file that is not there is a sentence."""
+        found = self.sha256 or known_hash(self.weights)
+        if found is None:
+            raise InputError(f"there are no weights at '{self.weights}'; check the path")
+        return found
 
     def transform(self, X: Sequence[str]) -> NDArray[np.float32]:
         """One vector per text."""
@@ -132,7 +141,8 @@ class FittedAdHominem(FittedFeatures):
 
     def stored(self) -> Stored:
         """The file of weights."""
-        return Stored({"kind": self.kind, "section": self.section}, {}, {WEIGHTS: self.weights})
+        values = {"kind": self.kind, "section": self.section}
+        return Stored(values, {}, {WEIGHTS: self.weights}, {WEIGHTS: self.weights_sha256()})
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,8 @@ class FittedStyle(FittedAdHominem):
     @property
     def reader(self) -> Reader:
         """The network on its device; loaded once for all who ask."""
-        reader = open_reader(self.weights, self.device, small=self.size == "small")
+        small = self.size == "small"
+        reader = open_reader(self.weights, self.device, small=small, sha256=self.sha256)
         if self.size == "large" and reader.encoder is None:
             raise InputError(
                 f"the weights in '{self.weights}' have one tower and size is 'large'; they must "
@@ -156,21 +167,21 @@ class FittedStyle(FittedAdHominem):
     def stored(self) -> Stored:
         """The file of weights, and its hash, by which a model folder knows it."""
         values = {"kind": self.kind, "size": self.size, "section": self.section}
-        digest = {WEIGHTS_ID: sha256_of(self.weights)}
-        return Stored(values | digest, {}, {WEIGHTS: self.weights})
+        digest = self.weights_sha256()
+        return Stored(values | {WEIGHTS_ID: digest}, {}, {WEIGHTS: self.weights}, {WEIGHTS: digest})
 
 
-def _style(settings: Mapping[str, Any], folder: Path) -> FittedStyle:
+def _style(settings: Mapping[str, Any], folder: Path, sha256: str | None) -> FittedStyle:
     """Weights other than those that the model was made with would give other answers."""
     path = folder / WEIGHTS
-    found = sha256_of(path) if path.is_file() else "none"
+    found = sha256 or known_hash(path) or "none"
     if found != settings[WEIGHTS_ID]:
         raise InputError(
             f"'{path}' has weights {found[:12]} and the model was made with "
             f"{settings[WEIGHTS_ID][:12]}; a model answers by its own weights alone: restore that "
             "file, or train the model again"
         )
-    return FittedStyle(path, settings["section"], size=settings["size"])
+    return FittedStyle(path, settings["section"], sha256=found, size=settings["size"])
 
 
 @dataclass(frozen=True)
@@ -299,7 +310,7 @@ class FittedHybrid(FittedFeatures):
         arrays = {f"{NGRAMS}{name}": array for name, array in ngrams.arrays.items()}
         arrays |= {"mean": self.mean, "scale": self.scale}
         values = {"weight": self.weight, "dense": dense.values, "ngrams": ngrams.values}
-        return Stored({"kind": self.kind, **values}, arrays, dense.files)
+        return Stored({"kind": self.kind, **values}, arrays, dense.files, dense.hashes)
 
 
 def excerpts(texts: Sequence[str]) -> list[str]:
@@ -335,11 +346,16 @@ def as_dense(rows: Any) -> NDArray[np.float64]:
 
 
 def restore_features(
-    values: Mapping[str, Any], arrays: Arrays, folder: Path, encoder: str | None = None
+    values: Mapping[str, Any],
+    arrays: Arrays,
+    folder: Path,
+    encoder: str | None = None,
+    sha256: str | None = None,
 ) -> FittedFeatures:
     """What a model folder holds of a feature set, ready to read texts; files lie in ``folder``.
 
-    ``encoder`` is the sentence encoder that the user names: no other one is loaded.
+    ``encoder`` is the sentence encoder that the user names: no other one is loaded. ``sha256`` is
+    what the weights of an extractor must have whenever they are read, by default what they have.
     """
     try:
         STORED_FEATURES(values, "features")
@@ -351,7 +367,7 @@ def restore_features(
     settings = {name: value for name, value in values.items() if name != "kind"}
     match values["kind"]:
         case "hybrid":
-            dense = restore_features(settings["dense"], {}, folder, encoder)
+            dense = restore_features(settings["dense"], {}, folder, encoder, sha256)
             ngrams = _ngrams(settings["ngrams"], below(NGRAMS, arrays))
             mean, scale = np.asarray(arrays["mean"]), np.asarray(arrays["scale"])
             if mean.ndim != 1 or mean.shape != scale.shape or not (scale > 0).all():
@@ -363,9 +379,10 @@ def restore_features(
         case "ngrams":
             return _ngrams(values, arrays)
         case "adhominem":
-            return FittedAdHominem(folder / WEIGHTS, settings["section"])
+            path = folder / WEIGHTS
+            return FittedAdHominem(path, settings["section"], sha256=sha256 or known_hash(path))
         case "style":
-            return _style(settings, folder)
+            return _style(settings, folder, sha256)
         case _:
             return _sentences(settings, encoder)
 

@@ -42,6 +42,8 @@ class Stored:
     values: Mapping[str, Any]
     arrays: Arrays = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the files that it has read with."""
 
 
 class FittedFeatures(ABC):

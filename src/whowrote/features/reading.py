@@ -15,7 +15,6 @@ many windows as the device likes.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
@@ -53,7 +52,7 @@ from whowrote.features.vocabulary import (
     split,
     vocabulary_from,
 )
-from whowrote.files import ModelFile, below, read_model_file, write_model_file
+from whowrote.files import ModelFile, below, read_model_file, stamp_of, write_model_file
 
 KIND = "AdHominem"
 NGRAMS, STEPS, ENCODER = "ngrams/", "steps/", "encoder."
@@ -104,15 +103,20 @@ def write_extractor(path: Path, extractor: Extractor, *, bits: int = 16) -> None
 
 
 def read_extractor(
-    path: Path, device: torch.device | str = "cpu", *, small: bool = False
+    path: Path,
+    device: torch.device | str = "cpu",
+    *,
+    small: bool = False,
+    sha256: str | None = None,
 ) -> Extractor:
-    """Read weights; the network computes in single precision. ``small``: the first tower alone."""
-    record = read_model_file(path, KIND)
+    """Weights of that ``sha256``, in single precision; ``small``: the first tower alone."""
+    record = read_model_file(path, KIND, sha256=sha256)
     try:
         shape = Architecture.from_dict(record.values["architecture"])
         _check_size(path, shape, record.arrays)
         network = Network(replace(shape, encoder=EncoderShape()) if small else shape)
-        ngrams = _ngrams(record.arrays) if network.grams is not None else None
+        own = below(NGRAMS, record.arrays)
+        ngrams = FittedNGrams.restore(own) if network.grams is not None else None
         skipped = (NGRAMS, STEPS, ENCODER) if network.encoder is None else (NGRAMS, STEPS)
         network.load_state_dict(
             {
@@ -163,10 +167,6 @@ def _single(name: str, arrays: Arrays) -> NDArray[np.float32]:
         return from_eight_bits(arrays[name], arrays[STEPS + name])
     found: NDArray[np.float32] = arrays[name].astype(np.float32)
     return found
-
-
-def _ngrams(arrays: Arrays) -> FittedNGrams:
-    return FittedNGrams.restore(below(NGRAMS, arrays))
 
 
 # -- many documents through the network ----------------------------------------------------------
@@ -484,13 +484,17 @@ def blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def open_reader(
-    path: Path, device: torch.device | str | None = None, *, small: bool = False
+    path: Path,
+    device: torch.device | str | None = None,
+    *,
+    small: bool = False,
+    sha256: str | None = None,
 ) -> Reader:
-    """The reader for a file of weights; loaded once, and again when the file changes."""
-    stamp = os.stat(path).st_mtime_ns if path.is_file() else 0
-    return _opened(path, stamp, choose_device(device), small)
+    """The reader of a file, or of the weights of that hash; loaded again when the file changes."""
+    return _opened(path, sha256 or stamp_of(path), choose_device(device), small)
 
 
 @lru_cache(maxsize=4)
-def _opened(path: Path, stamp: int, device: torch.device, small: bool) -> Reader:
-    return Reader(read_extractor(path, small=small), device)
+def _opened(path: Path, known: str | object, device: torch.device, small: bool) -> Reader:
+    sha256 = known if isinstance(known, str) else None
+    return Reader(read_extractor(path, small=small, sha256=sha256), device)

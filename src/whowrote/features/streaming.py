@@ -34,10 +34,10 @@ import pyarrow.parquet as pq
 from whowrote import __version__
 from whowrote.corpus.texts import Document, Note, stream
 from whowrote.distributed import HERE, Here, Machines
-from whowrote.drafts import held, probe, remove, require_regular, resolved, strangers, sync
+from whowrote.drafts import held, probe, regular, remove, require_regular, resolved, strangers, sync
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
-from whowrote.files import atomic_path, sha256_of
+from whowrote.files import atomic_path
 from whowrote.runtime import usable_cores
 
 FEATURES = ("adhominem", "style", "sentences")
@@ -83,15 +83,15 @@ class Choice:
 
     def identity(self) -> dict[str, str]:
         """What decides the vectors, for the header of the table."""
-        from whowrote.features.adhominem import PRETRAINED, StyleExtractor
+        from whowrote.features.adhominem import AdHominem, StyleExtractor
 
         if self.features == "style":
             chosen = StyleExtractor(self.model, size=self.size).fitted()
-            digest = sha256_of(chosen.weights)
+            digest = chosen.weights_sha256()
             return {"features": self.features, "size": chosen.size, "weights_sha256": digest}
         if self.features != "adhominem":
             return {"features": self.features, "model": str(self.model)}
-        digest = sha256_of(Path(self.model or PRETRAINED))
+        digest = AdHominem(self.model).fitted().weights_sha256()
         return {"features": self.features, "weights_sha256": digest}
 
 
@@ -355,7 +355,8 @@ def _holds(path: Path, header: str, documents: Sequence[Document]) -> bool:
     if not path.is_file():
         return False
     try:
-        table = pq.read_table(path, columns=["id", "author", "sha256"])
+        with open(path, "rb", opener=regular) as raw:
+            table = pq.read_table(raw, columns=["id", "author", "sha256"])
     except (pa.ArrowException, OSError):
         return False
     rows = [(document.id, document.author, document.sha256) for document in documents]

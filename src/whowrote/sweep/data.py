@@ -28,6 +28,7 @@ from torch import Tensor
 
 from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
 from whowrote.corpus.splits import Split
+from whowrote.drafts import regular
 from whowrote.errors import InputError, did_you_mean, first_line
 from whowrote.estimators import MixtureVAEClassifier
 from whowrote.estimators.labels import read_labels
@@ -71,7 +72,7 @@ def read_vectors(
 def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vectors:
     try:
         # Opened here: numpy leaves a file that it cannot read open.
-        with path.open("rb") as raw, np.load(raw) as file:
+        with open(path, "rb", opener=regular) as raw, np.load(raw) as file:
             arrays = {
                 name: file[_present(path, name, file.files, "array")]
                 for name in (author, vector, group)
@@ -79,7 +80,7 @@ def _read_npz(path: Path, author: str, vector: str, group: str | None) -> Vector
             }
     except InputError:
         raise
-    except (OSError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+    except (EOFError, OSError, TypeError, ValueError, zipfile.BadZipFile) as problem:
         raise InputError(
             f"'{path}' cannot be read ({problem}); write it with numpy.savez, names as text"
         ) from None
@@ -99,7 +100,8 @@ def _present(path: Path, name: str, names: Iterable[str], kind: str) -> str:
 
 def _read_parquet(path: Path, author: str, vector: str | None, group: str | None) -> Vectors:
     try:
-        table = pq.read_table(path)
+        with open(path, "rb", opener=regular) as raw:
+            table = pq.read_table(raw)
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' is not a readable Parquet file ({first_line(problem)}); give a whole one"

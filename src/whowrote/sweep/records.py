@@ -23,8 +23,9 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from whowrote.drafts import regular
 from whowrote.errors import InputError, first_line
-from whowrote.files import atomic_path, canonical_hash, canonical_json, write_text
+from whowrote.files import atomic_path, bytes_of, canonical_hash, canonical_json, write_text
 from whowrote.sweep.grid import Configuration, configuration_hash
 
 FORMAT = 1
@@ -200,7 +201,7 @@ def find(folder: Path, name: str) -> Record | None:
     """The record of that name; None, with a warning, where the file is damaged or was edited."""
     path = record_path(folder, name)
     try:
-        plain = json.loads(path.read_bytes())
+        plain = json.loads(bytes_of(path))
         digest = plain.pop(DIGEST, None)  # records of earlier versions have none
         if digest is not None and digest != canonical_hash(plain):
             raise ValueError("it was edited: it does not have the hash of what it says")
@@ -313,7 +314,8 @@ def _stored(name: str, value: Any) -> Any:
 def read_packed(path: Path) -> Packed:
     """What :func:`write_packed` wrote, or the first version of it."""
     try:
-        table = pq.read_table(path)
+        with open(path, "rb", opener=regular) as raw:
+            table = pq.read_table(raw)
     except (pa.ArrowException, OSError, ValueError) as problem:
         raise InputError(
             f"'{path}' cannot be read ({first_line(problem)}); fit or pack it again"

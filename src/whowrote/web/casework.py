@@ -26,6 +26,7 @@ from whowrote.case import Case
 from whowrote.case.exhibits import FINDINGS, LOG, ROLES, WRITTEN, problems
 from whowrote.corpus.texts import Corpus
 from whowrote.errors import InputError
+from whowrote.files import bytes_of
 from whowrote.web.api import engine_of
 from whowrote.web.limits import RefusalError
 from whowrote.web.pages import (
@@ -205,7 +206,7 @@ def _told(place: Path) -> dict[str, Any]:
         return {"case": None, "wrong": wrong, "found": None, "outdated": False, "report": False}
     path = place / FINDINGS
     sound = path.is_file() and not any(one.startswith((FINDINGS, LOG)) for one in wrong)
-    plain = json.loads(path.read_text(encoding="utf-8")) if sound else None
+    plain = json.loads(case.written("findings", FINDINGS)) if sound else None
     return {
         "case": case,
         "wrong": wrong,
@@ -333,7 +334,7 @@ def _sound(place: Path, name: str) -> str:
     entry, path = Case.open(place).log.last("report"), place / name
     if entry is None or not path.is_file():
         raise RefusalError(404, "this case has no report yet: validate and weigh it first")
-    written = path.read_bytes()
+    written = bytes_of(path)
     if hashlib.sha256(written).hexdigest() != entry.details["sha256"][name]:
         raise RefusalError(422, f"{name} is not as the log says: its bytes changed; weigh anew")
     return written.decode("utf-8")

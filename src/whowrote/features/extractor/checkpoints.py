@@ -23,6 +23,7 @@ from whowrote.errors import InputError, first_line
 from whowrote.files import (
     ModelFile,
     atomic_path,
+    bytes_of,
     read_model_file,
     sha256_of,
     write_model_file,
@@ -93,7 +94,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(bytes_of(path))
         digest = values.pop(DIGEST, None)  # those of earlier versions have none
         if digest is not None and digest != _digest(values):
             raise ValueError("its hash is another")
@@ -110,7 +111,7 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
             raise InputError(
                 f"'{shard}' is damaged or was edited; take the folder '{folder}' away to start anew"
             )
-        arrays |= read_model_file(shard, KIND).arrays
+        arrays |= read_model_file(shard, KIND, sha256=digest).arrays
     return Checkpoint(values, _joined(arrays))
 
 

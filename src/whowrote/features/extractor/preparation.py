@@ -41,7 +41,7 @@ from whowrote.features.vocabulary import (
     split,
     vocabulary_from,
 )
-from whowrote.files import ModelFile, read_model_file, sha256_of, write_model_file
+from whowrote.files import ModelFile, bytes_of, read_model_file, sha256_of, write_model_file
 from whowrote.runtime import usable_cores
 
 PARTS = ("train", "development", "test")
@@ -341,7 +341,7 @@ class Tables:
     sha256: str
 
 
-FORMAT = 1
+FORMAT = 2
 _ARRAYS = ("tokens", "offsets", "authors", "domain_of", "part")
 
 
@@ -365,8 +365,8 @@ def load_or_prepare(
     for name, path in corpora.items():
         if not path.exists():
             raise InputError(f"corpus '{name}' is not there: '{path}'; correct the path")
-    workers, key = workers or usable_cores(), _key(corpora, settings, min_texts)
-    key += f"-{tables.sha256[:16]}" if tables else ""
+    workers, read = workers or usable_cores(), _key(corpora, settings, min_texts)
+    key = read + (f"-{tables.sha256[:16]}" if tables else "")
 
     @functools.cache
     def domains() -> list[Domain]:
@@ -378,7 +378,10 @@ def load_or_prepare(
     target = cache / f"prepared-{key}.safetensors"
     if not target.is_file():
         given = tables.vocabulary if tables else None
-        write_prepared(target, prepare(domains(), settings, workers, given))
+        made = prepare(domains(), settings, workers, given)
+        if _key(corpora, settings, min_texts) != read:
+            raise InputError("a corpus was changed while it was read; run the command again")
+        write_prepared(target, made)
     prepared = read_prepared(target)
     if any(settings.n_grams):
         target = cache / f"ngrams-{key}-{'-'.join(map(str, settings.n_grams))}.safetensors"
@@ -401,7 +404,7 @@ def read_table(path: Path) -> PieceTable:
     """The table of word pieces in a ``vocab.txt``: one a line."""
     if not path.is_file():
         raise InputError(f"the table of word pieces is not there: '{path}'; correct the path")
-    return PieceTable(path.read_text(encoding="utf-8").removesuffix("\n").split("\n"))
+    return PieceTable(bytes_of(path).decode("utf-8").removesuffix("\n").split("\n"))
 
 
 def _key(corpora: Mapping[str, Path], settings: VocabularySettings, min_texts: int) -> str:
@@ -422,12 +425,12 @@ def write_prepared(path: Path, prepared: Prepared) -> None:
     arrays = {name: getattr(prepared, name) for name in _ARRAYS}
     arrays |= {"characters": prepared.types.characters, "words": prepared.types.words}
     values = {"domains": prepared.domains, "vocabulary": asdict(prepared.vocabulary)}
-    write_model_file(path, ModelFile("prepared corpus", values, arrays))
+    write_model_file(path, ModelFile("prepared corpus", values, arrays), sealed=True)
 
 
 def read_prepared(path: Path) -> Prepared:
     """Read what :func:`write_prepared` wrote."""
-    record = read_model_file(path, "prepared corpus")
+    record = read_model_file(path, "prepared corpus", sealed=True)
     arrays: dict[str, Any] = {name: record.arrays[name] for name in _ARRAYS}
     return Prepared(
         **arrays,
@@ -441,12 +444,12 @@ def write_rows(path: Path, ngrams: FittedNGrams, rows: GramRows) -> None:
     """Write the n-grams of a corpus; without the texts nobody can tell what they mean."""
     arrays = {f"rows/{name}": value for name, value in vars(rows).items()}
     arrays |= {f"ngrams/{name}": value for name, value in ngrams.state().items()}
-    write_model_file(path, ModelFile("n-grams of a corpus", {}, arrays))
+    write_model_file(path, ModelFile("n-grams of a corpus", {}, arrays), sealed=True)
 
 
 def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
     """Read what :func:`write_rows` wrote."""
-    arrays = read_model_file(path, "n-grams of a corpus").arrays
+    arrays = read_model_file(path, "n-grams of a corpus", sealed=True).arrays
     parts: dict[str, dict[str, NDArray[Any]]] = {"rows": {}, "ngrams": {}}
     for name, value in arrays.items():
         part, _, own = name.partition("/")
@@ -456,9 +459,11 @@ def read_rows(path: Path) -> tuple[FittedNGrams, GramRows]:
 
 def write_pieces(path: Path, pieces: PieceRows) -> None:
     """Write the word pieces of a corpus: with their table, they are its texts."""
-    write_model_file(path, ModelFile("word pieces of a corpus", {}, dict(vars(pieces))))
+    write_model_file(
+        path, ModelFile("word pieces of a corpus", {}, dict(vars(pieces))), sealed=True
+    )
 
 
 def read_pieces(path: Path) -> PieceRows:
     """Read what :func:`write_pieces` wrote."""
-    return PieceRows(**read_model_file(path, "word pieces of a corpus").arrays)
+    return PieceRows(**read_model_file(path, "word pieces of a corpus", sealed=True).arrays)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import re
+import zipfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from whowrote.errors import InputError
+from whowrote.drafts import regular
+from whowrote.errors import InputError, first_line
 from whowrote.features.counting import FittedNGrams
 from whowrote.features.encoder import EncoderShape, start_encoder
 from whowrote.features.extractor.preparation import Prepared
@@ -58,11 +60,23 @@ def make_network(
         torch.manual_seed(config.recipe.seed)
         network = Network(replace(config.network, **sizes))
     if config.glove is not None:
-        with np.load(config.glove) as glove:
-            start_words(network, vocabulary, glove["words"].tolist(), glove["vectors"])
+        words, vectors = _glove(config.glove)
+        start_words(network, vocabulary, words, vectors)
     if network.encoder is not None and config.start_encoder is not None:
         start_encoder(network.encoder, config.start_encoder)
     return network
+
+
+def _glove(path: Path) -> tuple[list[str], NDArray[Any]]:
+    """Words and their vectors."""
+    try:
+        with open(path, "rb", opener=regular) as raw, np.load(raw) as glove:
+            return glove["words"].tolist(), glove["vectors"]
+    except (EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as problem:
+        raise InputError(
+            f"glove is '{path}', which cannot be read ({first_line(problem)}); it must be an .npz "
+            "with the arrays words and vectors"
+        ) from None
 
 
 def encoder_for(shape: EncoderShape, table: PieceTable | None) -> EncoderShape:

@@ -12,6 +12,7 @@ from whowrote.attribution import attributor, many_rows
 from whowrote.attribution.contrasts import Held, Known
 from whowrote.attribution.many_rows import PENALTY, VIEW, contrasts_of_many
 from whowrote.corpus.splits import spread
+from whowrote.progress import Stage, listening
 
 N, AUTHORS, FOLDS = 120, 6, 4
 PARTS = {"vectors": slice(0, 8), "written": slice(8, 300)}
@@ -105,6 +106,46 @@ def test_dense_rows_too(known: Known) -> None:
     right = held.held_out.argmax(axis=1) == known.codes
     assert right.mean() > 0.6 > 1.5 / AUTHORS
     assert contrasts.transform(dense).shape == (N, AUTHORS)
+
+
+def products(known: Known, directions: int) -> int:
+    """How many products with the kernel all solutions take."""
+    counted, times = [], many_rows._System._times
+
+    def count(self: many_rows._System, columns: np.ndarray) -> np.ndarray:
+        counted.append(1)
+        return times(self, columns)
+
+    with (
+        patch.object(many_rows._System, "_times", count),
+        patch.object(many_rows, "DIRECTIONS", directions),
+    ):
+        contrasts_of_many(known, PARTS)
+    return len(counted)
+
+
+def test_leading_directions_save_most_of_the_products() -> None:
+    """Also for what is solved without some rows; one direction is the control."""
+    known = made_up(seed=1)
+    systems = 1 + FOLDS + AUTHORS
+    assert products(known, 30) < 12 * systems
+    assert products(known, 1) > 1.4 * products(known, 30)
+
+
+def test_groups_have_as_many_texts() -> None:
+    codes = np.repeat(np.arange(6), [50, 40, 30, 4, 3, 2])
+    with patch.object(many_rows, "LEFT_OUT", 18), patch.object(many_rows, "LEAST_GROUPS", 3):
+        groups = many_rows._groups(codes, 2)
+    assert np.bincount(groups[codes]).tolist() == [54, 43, 32]
+
+
+def test_whoever_listens_hears_how_far_it_is(known: Known) -> None:
+    heard: list[Stage] = []
+    with listening(heard.append):
+        contrasts_of_many(known, PARTS)
+    for name in ("comparing the texts", "contrasting the authors"):
+        stages = [one for one in heard if one.name == name]
+        assert stages[-1].done == stages[-1].total > 1
 
 
 @pytest.fixture(scope="module")

@@ -48,9 +48,13 @@ TARGETS = {
     "logistic": (["model/logistic.py"], ["model/test_logistic.py", "model"]),
     "fleet": (["model/fleet.py"], ["model/test_fleet.py", "model"]),
     "unlabelled": (["model/unlabelled.py"], ["estimators/test_unlabelled.py", "model"]),
-    "gradients": (["model/fast/gradients.py"], ["model/fast", "model/test_bound.py", "training"]),
-    "precision": (["model/fast/precision.py"], ["model/fast", "training/test_step.py"]),
-    "simulation": (["attribution/simulation.py"], ["attribution/test_attributor.py"]),
+    "gradients": (["model/gradients.py"], ["model", "training"]),
+    "precision": (["model/precision.py"], ["model/test_precision.py", "training/test_step.py"]),
+    "simulation": (
+        ["attribution/simulation.py"],
+        ["attribution/test_many_rows.py", "attribution/test_attributor.py"],
+    ),
+    "many_rows": (["attribution/many_rows.py"], ["attribution/test_many_rows.py"]),
 }
 """What is changed, below src/whowrote, and the tests that are to notice, the nearest first."""
 

@@ -169,16 +169,12 @@ def _solve(known: Known, system: _System) -> tuple[Matrix, FloatArray, FloatArra
     targets = np.full((n, k), -1.0 / (k - 1), dtype=np.float32)
     targets[np.arange(n), known.codes] = 1.0
     groups = _groups(known.codes, len(folds))
-    total, done = 1 + len(folds) + int(groups.max()) + 1, 1
     answers = system.solve(targets, np.ones(n, dtype=bool), np.zeros_like(targets))
-    tell("contrasting the authors", done, total)
     held_out, strangers = np.empty((n, k)), np.full((n, k), np.nan)
     for number, fold in enumerate(folds):
         out = known.folds == fold
         without = system.solve(targets, ~out, answers)
         held_out[out] = system.kernel[out] @ without
-        done += 1
-        tell("contrasting the authors", done, total)
         for group in range(number, int(groups.max()) + 1, len(folds)):
             # The same fold is away, so that strangers meet the very texts that insiders met.
             there = groups != group
@@ -186,8 +182,7 @@ def _solve(known: Known, system: _System) -> tuple[Matrix, FloatArray, FloatArra
             asked, start = out & theirs, np.ascontiguousarray(without[:, there])
             others = system.solve(targets[:, there], ~(out | theirs), start)
             strangers[np.ix_(asked, there)] = system.kernel[asked] @ others
-            done += 1
-            tell("contrasting the authors", done, total)
+        tell("contrasting the authors", number + 1, len(folds))
     return answers, held_out, strangers
 
 

@@ -385,13 +385,16 @@ def test_the_committed_card_of_style_is_what_the_records_say(script: Any) -> Non
 def test_a_variant_changes_and_drops_entries(script: Any, tmp_path: Path) -> None:
     module = script("style_ablations")
     variants = tomllib.loads((SCRIPTS / "style_ablations.toml").read_text())
-    configs = {n: module.config_of(n, v, 7, tmp_path) for n, v in variants.items()}
+    plan = module.Plan(tmp_path, tmp_path / "work", tmp_path / "out", steps=7, authors=32)
+    configs = {name: module.config_of(one, name, plan) for name, one in variants.items()}
+    assert {config.batch.authors for config in configs.values()} == {32}
     assert {config.recipe.steps for config in configs.values()} == {7}
     assert configs["both"].encoder.layers == 4
     assert configs["first"].encoder.layers == 0
     assert configs["second"].encoder.alone
     assert configs["random"].start_encoder is None
-    assert list(configs["blogs-only"].corpora) == ["blogs"]
+    # The tables are those of all corpora, which are read once for all variants.
+    assert dict(configs["blogs-only"].max_authors) == {"hotels": 0, "mail": 0, "forum": 0}
     assert configs["blogs-only"].mixture == {}
     settings = {name: json.dumps(config.settings()) for name, config in configs.items()}
     assert len(set(settings.values())) == len(settings)

@@ -3,14 +3,15 @@
 Closed: every text of Blog-30 is held out once, in five stratified folds. Open: two thirds of the
 authors are enrolled with all their texts but those of the fold; of the rest, the texts of the fold
 are asked as strangers'. A fold that is in the record is not computed again. The parts and the
-penalty of ``whowrote.attribution.many_rows`` were chosen on two folds of forty writers of pan11
-(``--choose``), after a look at one fold of Blog-30 that said which orders of magnitude to try.
+penalty of ``whowrote.attribution.many_rows`` were chosen on forty writers of pan11 (``--choose``;
+first on two of its folds), after a look at one fold of Blog-30 that said which orders of magnitude
+to try.
 
 Command:  python experiments/many_texts.py DATA [--folds 0 1 2 3 4] [--kinds closed open]
           python experiments/many_texts.py DATA --choose
           (DATA: folder with blog30.parquet and pan11.parquet)
 Hardware: two cores, seven minutes a fold, half of it the SVMs.
-Expect:   experiments/results/many_texts.json: an error a tenth below the n-gram SVM's.
+Expect:   experiments/results/many_texts.json: 5.7 % error, the n-gram SVM 6.2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
 from time import perf_counter
@@ -51,7 +52,7 @@ VIEWS = (
     {"written": 1.0, "masked": 0.7, "plain": 0.7, "vectors": 0.7},
     {"written": 1.0, "masked": 0.7, "plain": 0.5, "vectors": 1.0},
 )
-PENALTIES = (0.15, 0.3, 0.5, 1.0)
+PENALTIES = (1.0, 0.5, 0.3, 0.15)
 
 Texts = NDArray[Any]
 
@@ -126,8 +127,8 @@ def open_set(texts: Texts, authors: Texts, out: NDArray[np.bool_], fold: int) ->
     }
 
 
-def choose(data: Path) -> dict[str, Any]:
-    """Held-out errors of views and penalties on prolific writers of e-mails."""
+def choose(data: Path, found: dict[str, Any]) -> Iterator[None]:
+    """Held-out errors of views and penalties on writers of e-mails, those not yet found."""
     table = pd.read_parquet(data / "pan11.parquet")[["author", "text"]].drop_duplicates("text")
     table = table[table.text.str.split().str.len() >= LEAST_WORDS]
     table = table[table.author.isin(table.author.value_counts().index[:WRITERS])]
@@ -136,14 +137,15 @@ def choose(data: Path) -> dict[str, Any]:
     X, folds = features.fit_transform(list(table.text)), folds_of(table.author.to_numpy())
     parts = features.fitted().parts()
     known = Known(X, X, X, codes, folds, rows, np.ones(len(rows), bool), rows)
-    found = {}
-    for view, penalty in product(VIEWS, PENALTIES):
+    for penalty, view in product(PENALTIES, VIEWS):
+        name = " + ".join(f"{weight:g} {part}" for part, weight in view.items())
+        if (cell := f"{name}, penalty {penalty:g}") in found:
+            continue
         with patch.object(many_rows, "VIEW", view), patch.object(many_rows, "PENALTY", penalty):
             held_out = contrasts_of_many(known, parts)[1].held_out
-        name = " + ".join(f"{weight:g} {part}" for part, weight in view.items())
-        found[f"{name}, penalty {penalty:g}"] = float((held_out.argmax(axis=1) != codes).mean())
-        print(name, penalty, f"{found[f'{name}, penalty {penalty:g}']:.2%}", flush=True)
-    return found
+        found[cell] = float((held_out.argmax(axis=1) != codes).mean())
+        print(f"{cell}: {found[cell]:.2%}", flush=True)
+        yield
 
 
 def show(record: Mapping[str, Any]) -> str:
@@ -171,8 +173,8 @@ def main() -> None:
     if given.out.is_file():
         record = json.loads(given.out.read_text(encoding="utf-8"))
     if given.choose:
-        record["chosen on pan11"] = choose(given.data)
-        write_text(given.out, json.dumps(record, indent=1) + "\n")
+        for _ in choose(given.data, record.setdefault("chosen on pan11", {})):
+            write_text(given.out, json.dumps(record, indent=1) + "\n")
         return
     table = pd.read_parquet(given.data / "blog30.parquet")
     texts, authors = table.text.to_numpy(dtype=object), table.author.to_numpy(dtype=object)

@@ -243,8 +243,8 @@ class Attributor(BaseEstimator):
         self, corpus: Corpus, codes: IntArray, words: int, many: bool = False
     ) -> tuple[Learnt, MixtureVAEClassifier]:
         groups, seed = _by_appearance(np.array(corpus.units)), int(self.random_state)
-        most = FOLDS_OF_MANY if many else MOST_FOLDS
-        n_folds = int(np.clip(usual_groups(codes, groups), 2, most))
+        most_folds = FOLDS_OF_MANY if many else MOST_FOLDS
+        n_folds = int(np.clip(usual_groups(codes, groups), 2, most_folds))
         folds = spread(_by_appearance(codes), groups, n_folds, seed)
         counts = np.array(corpus.word_counts)
         long = float(np.median(np.bincount(groups, counts))) > SHORT_WORK

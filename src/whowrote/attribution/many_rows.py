@@ -74,8 +74,8 @@ def _kernel(parts: Mapping[str, Any], view: Mapping[str, float]) -> Matrix:
             weighed = weighed[:, often]
         _add_upper(kernel, weighed)
         tell("comparing the texts", done + 1, 2 * len(parts))
-    for low in _blocks(n):  # so far, only what is not left of a block was added
-        kernel[low.stop :, low] = kernel[low, low.stop :].T
+    for own in _blocks(n):  # so far, only what is not left of a block was added
+        kernel[own.stop :, own] = kernel[own, own.stop :].T
     for done, part in enumerate(rare):
         turned = sparse.csr_matrix(part.T)
         for own in _blocks(n):

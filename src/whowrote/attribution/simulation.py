@@ -81,8 +81,8 @@ def calibrate(
     pooling = Pooling.fit(evidence, counts, log_prior, codes).sharper(learnt.n_folds)
     every = figures(read, log_proba, profiles, learnt.reader.contrasts)
     rows = text_rows(learnt.read)
-    new = rows if read is learnt.read else text_rows(read)
-    nearness = profiles.own_nearness(rows, codes, new, learnt.units)
+    texts = rows, codes, rows if read is learnt.read else text_rows(read)
+    nearness = profiles.own_nearness(*texts, learnt.units)
     every[np.arange(len(codes)), codes, : nearness.shape[1]] = nearness
     answers = pooling.log_proba(evidence, counts, log_prior)
     held_out = HeldOut(len(codes), int((answers.argmax(axis=1) == codes).sum()))
@@ -94,10 +94,14 @@ def calibrate(
     block = nearness_block(nearness.shape[1], truth.words, people)
     inside = best_figures(norms, every, answers, truth.words, people, block)
     absent = _absent(learnt)
-    outside = _as_strangers(learnt, model, calibration, profiles, truth, block)
+    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
+    blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
+    near = profiles.as_strangers(*texts, blocks, origins, learnt.units)
+    both = _as_strangers(learnt, model, calibration, truth, near, absent)
+    strange, theirs = (one[asked] for one in both)
+    outside = best_figures(norms, strange, theirs, truth.words[asked], people, block)
     right = answers.argmax(axis=1) == codes
     others = FewPeople.of(learnt.reader.features)
-    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
     met = float(people - absent[asked].sum(axis=1).mean())
     strangers = Strangers.fit(inside, right, outside, codes, truth.words, others, block, asked, met)
     return replace(calibration, strangers=strangers)
@@ -114,36 +118,25 @@ def _as_strangers(
     learnt: Learnt,
     model: FittedClassifier,
     calibration: Calibration,
-    profiles: Profiles,
     truth: Truth,
-    block: int,
-) -> FloatArray:
-    """The figures of all texts that were answered by what knows nothing of their authors."""
+    near: FloatArray,
+    absent: NDArray[np.bool_],
+) -> tuple[FloatArray, FloatArray]:
+    """Figures and log-probabilities of texts by what knows nothing of their authors."""
     assert learnt.strangers is not None  # for the type checker
-    passages, codes, features = learnt.read.passages, truth.codes, learnt.reader.features
+    passages = learnt.read.passages
+    nobody: NDArray[np.bool_] = absent.sum(axis=1, keepdims=True) == absent.shape[1]  # not asked so
     # An author who is not there has no contrast; a middling one says nothing for or against.
-    absent = _absent(learnt)
-    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
-    there = np.isnan(learnt.strangers)
-    middling = np.nanmean(
-        np.where(asked[passages.document][:, None], learnt.strangers, 0.0), axis=1
-    )
-    contrasts = np.where(there, middling[:, None], learnt.strangers)
+    rows = np.where(nobody[passages.document], 0.0, learnt.strangers)
+    contrasts = np.where(np.isnan(rows), np.nanmean(rows, axis=1)[:, None], rows)
     log_proba = model.score(contrasts).log_proba.mean(axis=0)
     evidence = per_text(log_proba - truth.log_share, passages.document)
     log_prior = prior_of(truth.prior, truth.log_share)
     answers = calibration.pooling.log_proba(evidence, passages.counts, log_prior)
-    answers[absent & asked[:, None]] = -np.inf
-    answers = log_softmax(answers, axis=1)
-    own, new = learnt.read, learnt.as_new
-    texts = text_rows(own)
-    of_texts = texts, codes, texts if new is own else text_rows(new)
+    answers[absent & ~nobody] = -np.inf
     every = [
-        profiles.as_strangers(*of_texts, features.blocks(), features.origins(), learnt.units),
+        near,
         mean_per_text(log_proba, passages)[..., None],
         mean_per_text(contrasts, passages)[..., None],
     ]
-    figures, people = np.concatenate(every, axis=-1), len(truth.log_share)
-    return best_figures(
-        calibration.norms, figures[asked], answers[asked], truth.words[asked], people, block
-    )
+    return np.concatenate(every, axis=-1), log_softmax(answers, axis=1)

@@ -48,6 +48,7 @@ FREE_ROWS = 100
 WIDENINGS = tuple(2.0 ** (step / 2) for step in range(-6, 11))
 """By how much components may be wider than the scatter of held-out rows."""
 TEMPERATURES = tuple(2.0 ** (step / 2) for step in range(-14, 7))
+"""By which answers are divided, to say how good they can be."""
 SHARPNESS = math.exp(2 * FIRST_LOG_SCALE)
 """The variance of q(x | o) at the start."""
 

@@ -163,13 +163,20 @@ def _trained(shared: _Away, _: None) -> Far:
 
 @contextmanager
 def tensor_cores() -> Iterator[None]:
-    """Single-precision products in TF32 meanwhile, on a device that has it."""
+    """Single-precision products in TF32 meanwhile, on a device that has it.
+
+    cuDNN's attention plans anew for every shape of a batch, and hardly two are alike: most of a
+    step's time went there.
+    """
     before = torch.get_float32_matmul_precision()
+    plans = torch.backends.cuda.cudnn_sdp_enabled()
     torch.set_float32_matmul_precision("high")
+    torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cuda.enable_cudnn_sdp(plans)
 
 
 def load_for(config: Config, processes: Processes) -> Prepared:

@@ -14,7 +14,7 @@ SmallTrain learnt, the test parts asked, those with + with texts by people who a
 Micro: right answers over all answers (precision), and over all texts of enrolled authors (recall).
 Macro: the same figures of each enrolled author in the part, averaged; who is never named has a
 precision of 0. Once at the default limit for strangers, once at the limit with the best micro F1
-on the Valid+ part. Who has one text alone is not learnt by whowrote, and missed.
+on the Valid+ part. Who has one text alone is not learnt, and missed.
 
 A cell (corpus, kind, texts an author, draw) that is in the record is not computed again: end it and
 repeat the command at will.
@@ -245,11 +245,10 @@ def plus(data: Path, size: str) -> dict[str, Any]:
     table = pd.read_parquet(data / "pan11.parquet").dropna(subset=["text"])
     table = table[table.text.str.split().str.len() > 0]
     parts = dict(list(table.groupby("part")))
-    learnt = parts[f"{size}Train"]
+    every = parts[f"{size}Train"]
+    learnt = every[every.groupby("author").text.transform("size") >= 2]
     texts, authors = list(learnt.text), learnt.author.to_numpy().astype(str)
-    two = learnt[learnt.groupby("author").text.transform("size") >= 2]
-    model = Attributor().fit(list(two.text), list(two.author))
-    svm = NGramSVM().fit(texts, authors)
+    model, svm = Attributor().fit(texts, list(authors)), NGramSVM().fit(texts, authors)
     sides: dict[str, dict[str, tuple[NDArray[Any], NDArray[Any]]]] = {}
     for part in ("Test", "Valid+", "Test+"):
         asked = list(parts[f"{size}{part}"].text)
@@ -259,7 +258,7 @@ def plus(data: Path, size: str) -> dict[str, Any]:
             "whowrote": (np.array([one.best.author for one in answers]), np.array(away)),
             "n-gram SVM": (svm.classes_[proba.argmax(axis=1)], 1 - proba.max(axis=1)),
         }
-    enrolled, record = np.unique(authors), {}
+    enrolled, record = np.unique(every.author.to_numpy().astype(str)), {}
     truth = {part: parts[f"{size}{part}"].author.to_numpy().astype(str) for part in sides}
     for method in ("whowrote", "n-gram SVM"):
         best, away = sides["Test"][method]

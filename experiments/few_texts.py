@@ -34,6 +34,7 @@ from whowrote import Attributor, NGrams, StyleExtractor, __version__
 from whowrote.attribution import attributor as attributor_module
 from whowrote.baselines import NGramSVM
 from whowrote.corpus.texts import Corpus
+from whowrote.features.counting import counted_once
 from whowrote.features.fitted_features import FittedStyle
 from whowrote.files import write_text
 from whowrote.metrics import auc, calibration_error
@@ -155,17 +156,27 @@ def answer(job: tuple[str, str, int, int]) -> tuple[str, dict[str, Any]]:
         patch.object(FittedStyle, "transform", looked_up),
         patch.object(StyleExtractor, "transform", looked_up),
         patch.object(attributor_module, "fit_verifier", lambda *_: None),
+        counted_once(),
     ):
         model = Attributor(passage_words=1000, false_attributions=RATE).fit(case.texts, names)
-        found = model.attribute(case.asked)
-        scores = model.predict_log_proba(case.asked)
-    label = f"{corpus}/{kind}/{size}/{seed}"
-    if kind == "closed":
-        record: dict[str, Any] = {"whowrote": probabilities(scores, case.truth)}
-        for name, other in simple(case).items():
-            error = {"error": float((other.argmax(axis=1) != case.truth).mean())}
-            record[name] = probabilities(other, case.truth) if name == "n-gram SVM" else error
-        return label, record
+        closed_or_open = in_closed_set if kind == "closed" else in_open_set
+        return f"{corpus}/{kind}/{size}/{seed}", closed_or_open(model, case)
+
+
+def in_closed_set(model: Attributor, case: Draw) -> dict[str, Any]:
+    """Everybody asked is enrolled."""
+    record: dict[str, Any] = {
+        "whowrote": probabilities(model.predict_log_proba(case.asked), case.truth)
+    }
+    for name, other in simple(case).items():
+        error = {"error": float((other.argmax(axis=1) != case.truth).mean())}
+        record[name] = probabilities(other, case.truth) if name == "n-gram SVM" else error
+    return record
+
+
+def in_open_set(model: Attributor, case: Draw) -> dict[str, Any]:
+    """Some are not."""
+    found = model.attribute(case.asked)
     inside = case.truth >= 0
     named = np.array([-1 if one.author is None else int(one.author) for one in found])
     share = np.array([1.0 if one.stranger is None else one.stranger for one in found])
@@ -175,7 +186,7 @@ def answer(job: tuple[str, str, int, int]) -> tuple[str, dict[str, Any]]:
     limit = np.quantile(svm.max(axis=1)[~inside], 1 - RATE)  # as if the truth were known
     kept = (svm.argmax(axis=1) == case.truth) & (svm.max(axis=1) > limit)
     best = np.array([one.best.probability for one in found])
-    return label, {
+    return {
         "whowrote": {
             "area": auc(-share, inside),
             "area of its best probability": auc(best, inside),

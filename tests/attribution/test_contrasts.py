@@ -15,6 +15,7 @@ from whowrote.attribution import contrasts as contrasts_module
 from whowrote.attribution.contrasts import (
     FIRST_SUM,
     PENALTY,
+    PENALTY_OF_WORKS,
     TOLERANCE,
     Contrasts,
     Known,
@@ -260,6 +261,23 @@ def test_texts_that_others_answer_well_weigh_less() -> None:
     assert counts[sure[known.document]].max() < 0.7 * counts[~sure[known.document]].min()
     # Negative control: where all are answered alike, all weigh alike.
     np.testing.assert_allclose(hardness(known, own[..., None] * 1.0, np.array([FIRST_SUM])), 1.0)
+
+
+def test_long_works_all_weigh_alike() -> None:
+    """What was chosen on short texts leaves novels alone."""
+    known = known_rows(dense=True)
+    codes = np.concatenate([known.codes[:12][::-1], known.codes[12:]])  # some are hard to answer
+    short, long = (replace(known, codes=codes, words=words) for words in (300.0, 30_000.0))
+    parts = {"features": slice(0, None)}
+    with patch.object(contrasts_module, "hardness") as asked:
+        _, held = ridge_contrasts(long, parts)
+        assert not asked.called
+    with patch.object(contrasts_module, "PENALTY", PENALTY_OF_WORKS):
+        _, before = ridge_contrasts(short, parts)
+        with patch.object(contrasts_module, "HARDNESS", 0.0):
+            _, even = ridge_contrasts(short, parts)
+    np.testing.assert_allclose(held.held_out, even.held_out, rtol=1e-9)
+    assert np.abs(held.held_out - before.held_out).max() > 1e-3  # negative control
 
 
 def test_a_text_of_which_nothing_was_held_out_weighs_as_others_do() -> None:

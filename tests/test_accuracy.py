@@ -53,3 +53,25 @@ def test_a_cell_has_all_methods_and_a_table(accuracy: ModuleType, table: pd.Data
     shown = accuracy.table({"made_up/closed/6/0": before, "made_up/closed/6/1": record})
     assert "General Impostors: error" in shown
     assert "2 draws" in shown
+
+
+def test_answers_are_counted_over_texts_and_over_authors(accuracy: ModuleType) -> None:
+    truth = np.array(["a", "a", "a", "a", "b", "b", "x", "x"])
+    named = np.array(["a", "a", "b", "", "b", "", "b", ""])
+    found = accuracy.of_authors(named, truth, np.array(["a", "b", "c"]))
+    assert found["micro precision"] == pytest.approx(3 / 5)  # one stranger was named
+    assert found["micro recall"] == pytest.approx(3 / 6)
+    assert found["micro F1"] == pytest.approx(6 / 11, abs=1e-4)
+    assert found["macro precision"] == pytest.approx((1 + 1 / 3) / 2, abs=1e-4)
+    assert found["macro recall"] == pytest.approx(1 / 2)
+    # Negative control: naming the stranger nobody is better.
+    named[6] = ""
+    better = accuracy.of_authors(named, truth, np.array(["a", "b", "c"]))
+    assert better["micro precision"] == pytest.approx(3 / 4)
+
+
+def test_the_limit_with_the_best_f1_lets_the_right_answers_pass(accuracy: ModuleType) -> None:
+    away = np.linspace(0, 1, 100)
+    truth = np.where(away < 0.6, "a", "x")
+    limit = accuracy._best_limit(np.full(100, "a"), away, truth, np.array(["a"]))
+    assert limit == pytest.approx(0.6, abs=0.02)

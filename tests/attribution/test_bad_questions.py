@@ -76,6 +76,14 @@ def test_bad_corpora(texts: Any, authors: Any, message: str) -> None:
         quick().fit(texts, authors)
 
 
+def test_one_text_that_is_read_whole_is_one_row() -> None:
+    """Before, the error named a class by its number, once everything had been learnt."""
+    texts = [*NEW[:2], " ".join(texts_by(0, 5))]
+    assert 450 < len(texts[-1].split()) < 1500
+    with pytest.raises(InputError, match=r"author 'b' has one short text"):
+        Attributor("ngrams").fit(texts, ["a", "a", "b"])
+
+
 def test_bad_questions(model: Attributor) -> None:
     with pytest.raises(InputError, match=r"texts is one string"):
         model.attribute(NEW[0])

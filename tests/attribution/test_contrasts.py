@@ -15,12 +15,15 @@ from whowrote.attribution import contrasts as contrasts_module
 from whowrote.attribution.contrasts import (
     FIRST_SUM,
     PENALTY,
+    PENALTY_OF_WORKS,
     TOLERANCE,
     Contrasts,
     Known,
     Scaled,
     _kernels,
+    code_per_text,
     first_weights,
+    hardness,
     ridge_contrasts,
     view_weights,
 )
@@ -206,8 +209,10 @@ def known_rows(n: int = 36, authors: int = 4, *, dense: bool = False, seed: int 
     return Known(rows, rows, rows, codes, folds, document, asked, np.arange(n - 4))
 
 
-def by_hand(known: Known, away: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """A regression on the other rows alone."""
+def by_hand(
+    known: Known, away: np.ndarray, asked: np.ndarray, counts: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """A regression on the other rows alone, each of which counts so much."""
     rows = np.asarray(sparse.csr_matrix(known.rows).todense())
     if not sparse.issparse(known.rows):
         spread = np.where(rows.std(0) > 0, rows.std(0), 1.0)
@@ -215,7 +220,7 @@ def by_hand(known: Known, away: np.ndarray, asked: np.ndarray) -> np.ndarray:
     kernel = rows @ rows.T + 1
     n, k = len(known.codes), known.n_authors
     targets = np.where(known.codes[:, None] == np.arange(k), 1.0, -1 / (k - 1))
-    thin = np.bincount(known.codes)[known.codes] * k / n
+    thin = np.bincount(known.codes)[known.codes] * k / n / counts
     kept = np.flatnonzero(~away)
     left = kernel[np.ix_(kept, kept)] + PENALTY * np.diag(thin[kept])
     return kernel[np.ix_(asked, kept)] @ np.linalg.solve(left, targets[kept])
@@ -227,19 +232,66 @@ def test_held_out_answers_are_those_of_a_regression_without_them(dense: bool) ->
     contrasts, held = ridge_contrasts(known, {"features": slice(0, None)})
     ((view, weight),) = held.weights
     assert view == "features"
+    before = np.empty((36, known.n_authors, 1))
     for fold in np.unique(known.folds):
         out = known.folds == fold
-        expected = weight * by_hand(known, out, np.flatnonzero(out))
+        before[out, :, 0] = by_hand(known, out, np.flatnonzero(out))
+    counts = hardness(known, before, np.array([FIRST_SUM]))
+    for fold in np.unique(known.folds):
+        out = known.folds == fold
+        expected = weight * by_hand(known, out, np.flatnonzero(out), counts)
         np.testing.assert_allclose(held.held_out[out], expected, rtol=1e-8, atol=1e-10)
         for author in range(known.n_authors):
             theirs = known.codes == author
             asked = np.flatnonzero(out & theirs)
-            expected = weight * by_hand(known, out | theirs, asked)
+            expected = weight * by_hand(known, out | theirs, asked, counts)
             others = np.arange(known.n_authors) != author
             np.testing.assert_allclose(held.strangers[asked][:, others], expected[:, others])
             assert np.isnan(held.strangers[asked][:, author]).all()
-    everyone = weight * by_hand(known, np.zeros(len(known.codes), bool), np.arange(36))
+    everyone = weight * by_hand(known, np.zeros(len(known.codes), bool), np.arange(36), counts)
     np.testing.assert_allclose(contrasts.transform(known.rows), everyone, atol=5e-3)
+
+
+def test_texts_that_others_answer_well_weigh_less() -> None:
+    known, sure = known_rows(), np.arange(32) % 2 == 0
+    own = np.arange(known.n_authors) == known.codes[:, None]
+    answers = np.where(own, np.where(sure[known.document], 1.0, 0.0)[:, None], 0.0)
+    counts = hardness(known, answers[..., None], np.array([FIRST_SUM]))
+    assert counts.mean() == pytest.approx(1.0)
+    assert counts[sure[known.document]].max() < 0.7 * counts[~sure[known.document]].min()
+    # Negative control: where all are answered alike, all weigh alike.
+    np.testing.assert_allclose(hardness(known, own[..., None] * 1.0, np.array([FIRST_SUM])), 1.0)
+
+
+def test_long_works_all_weigh_alike() -> None:
+    """What was chosen on short texts leaves novels alone."""
+    known = known_rows(dense=True)
+    codes = np.concatenate([known.codes[:12][::-1], known.codes[12:]])  # some are hard to answer
+    short, long = (replace(known, codes=codes, words=words) for words in (300.0, 30_000.0))
+    parts = {"features": slice(0, None)}
+    with patch.object(contrasts_module, "hardness") as asked:
+        _, held = ridge_contrasts(long, parts)
+        assert not asked.called
+    with patch.object(contrasts_module, "PENALTY", PENALTY_OF_WORKS):
+        _, before = ridge_contrasts(short, parts)
+        with patch.object(contrasts_module, "HARDNESS", 0.0):
+            _, even = ridge_contrasts(short, parts)
+    np.testing.assert_allclose(held.held_out, even.held_out, rtol=1e-9)
+    assert np.abs(held.held_out - before.held_out).max() > 1e-3  # negative control
+
+
+def test_a_text_of_which_nothing_was_held_out_weighs_as_others_do() -> None:
+    known = known_rows()
+    known = replace(known, folds=np.where(known.codes == 0, 0, known.folds))
+    alone = ~known.told()
+    np.testing.assert_array_equal(alone, code_per_text(known) == 0)
+    answers = np.random.default_rng(0).normal(size=(36, known.n_authors, 1))
+    counts = hardness(known, answers, np.array([FIRST_SUM]))
+    theirs = counts[alone[known.document]]
+    assert np.ptp(theirs) == 0
+    assert np.ptp(counts) > 0.1
+    first = np.unique(known.document, return_index=True)[1]
+    assert theirs[0] == pytest.approx(counts[first][~alone].mean())
 
 
 def test_a_regression_that_has_seen_the_row_says_more() -> None:

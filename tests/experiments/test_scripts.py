@@ -198,3 +198,32 @@ def test_the_record_of_the_n_grams() -> None:
     record = committed("ngram_svm_blog30.json")
     assert record["texts"] == 20_340
     assert abs(record["error_percent"]["mean"] - 6.2) <= 0.5
+
+
+def load(script: str) -> dict[str, object]:
+    """What a script defines."""
+    return runpy.run_path(str(ROOT / "experiments" / script), run_name="loaded")
+
+
+def test_calibration_errors_of_draws_are_pooled_by_their_bins() -> None:
+    found = load("few_texts.py")
+    random = np.random.default_rng(0)
+    draws = []
+    for seed in range(30):
+        proba = random.dirichlet(np.full(4, 0.7), size=100)
+        truth = np.array([random.choice(4, p=row) for row in proba])
+        if seed == 29:  # negative control: answers that are too sure
+            careless = found["probabilities"](np.log(np.eye(4)[truth] * 0.9 + 0.025), 3 - truth)
+        draws.append(found["probabilities"](np.log(proba), truth))
+    pooled, single = found["pooled_ece"](draws), np.mean([one["ece"] for one in draws])
+    assert pooled < 0.5 * single  # answers are calibrated; single draws err by chance
+    assert found["pooled_ece"](draws[:1]) == pytest.approx(draws[0]["ece"], abs=1e-3)
+    assert found["pooled_ece"]([*draws, *[careless] * 30]) > 0.2
+
+
+def test_a_decade_is_asked_where_two_texts_are_left() -> None:
+    asked = load("works.py")["in_other_decade"]
+    decades = np.array([179, 179, 180, 179, 180, 180, 181, 181, 181])
+    authors = np.array(list("aaabbbccc"))
+    np.testing.assert_array_equal(np.flatnonzero(asked(decades, authors, True)), [2])
+    np.testing.assert_array_equal(np.flatnonzero(asked(decades, authors, False)), [3])

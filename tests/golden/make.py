@@ -3,7 +3,8 @@
 Run once, with the code as it was before its modules moved (commit 4f7469f), on one thread. What the
 files answer is still of that code. Where learning itself changes on purpose, the cases that it
 changes are named and asked anew (``--again``): so far those with Student-t components, when nu went
-to log space. Comparisons have been asked anew since their population has distances.
+to log space, and attributors by default, when rows came to weigh by how hard they are. Comparisons
+have been asked anew since their population has distances.
 
 Command:  OMP_NUM_THREADS=1 PYTHONPATH=BEFORE/src:tests python -m golden.make
           OMP_NUM_THREADS=1 PYTHONPATH=src:tests python -m golden.make --again student_t clusters

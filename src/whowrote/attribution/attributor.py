@@ -164,7 +164,7 @@ class Attributor(BaseEstimator):
         corpus.require_attribution(min_texts=1)
         corpus = _by_content(corpus)
         codes = np.searchsorted(corpus.author_names, np.array(corpus.authors))
-        pieces = n_passages(np.array(corpus.word_counts), int(self.passage_words or WORDS))
+        pieces = n_passages(np.array(corpus.word_counts), self._longest(corpus))
         require_two_rows(corpus.author_names, np.repeat(codes, pieces))
         learnt, model, held_out = self._learn(corpus, codes)
         passages = learnt.read.passages
@@ -207,12 +207,21 @@ class Attributor(BaseEstimator):
     def _learn(
         self, corpus: Corpus, codes: IntArray
     ) -> tuple[Learnt, MixtureVAEClassifier, FloatArray]:
-        if self.model is not None or not by_ridge(corpus, self.passage_words or WHOLE):
+        if not self._ridge(corpus):
             return self._learn_in_folds(corpus, codes)
         if len(corpus) <= MOST_FEW:
             return self._learn_from_few(corpus, codes)
         learnt, model = self._learn_at(corpus, codes, self._lengths(corpus)[-1], many=True)
         return learnt, model, np.asarray(model.predict_log_proba(learnt.as_new.V))
+
+    def _longest(self, corpus: Corpus) -> int:
+        """The longest passages that texts are read in: of each author two are needed."""
+        return (
+            max(self._lengths(corpus)) if self._ridge(corpus) else int(self.passage_words or WORDS)
+        )
+
+    def _ridge(self, corpus: Corpus) -> bool:
+        return self.model is None and by_ridge(corpus, self.passage_words or WHOLE)
 
     def _lengths(self, corpus: Corpus) -> list[int]:
         """Of passages, to choose from: whole texts but for long ones, and short passages."""

@@ -52,14 +52,16 @@ class Pooling:
     def sharper(self, n_folds: int | None) -> Self:
         r"""For answers from all texts after a fit to answers from all folds *F* but one.
 
-        .. math:: T \leftarrow T (1 - 1/F)^{2 / F^2}
+        .. math:: T \leftarrow T (1 - 1/F)^{1 / \sqrt{F + 2}}
 
         With two texts an author the answers of both say about :math:`\sqrt 2` times as much as
-        those of one; from three on the gain is soon small (measured on draws of 30 authors).
+        those of one; with ten the gain is small (seeds 100 to 105 of ``experiments/few_texts.py``:
+        T by held-out texts over the best T for new ones is .71, .84, .92, .97 with 2, 3, 5, 10).
         """
         if n_folds is None:
             return self
-        return replace(self, temperature=self.temperature * (1 - 1 / n_folds) ** (2 / n_folds**2))
+        gain = (1 - 1 / n_folds) ** (1 / np.sqrt(n_folds + 2))
+        return replace(self, temperature=float(self.temperature * gain))
 
     @classmethod
     def fit(

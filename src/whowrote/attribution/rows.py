@@ -254,7 +254,7 @@ def learn_by_ridge(
     """Fit features and contrasts by ridge regression.
 
     One text of ``many`` changes neither the columns nor what is rare: as if new, rows are as they
-    are. Of few, long passages are learnt from in parts as well.
+    are, and it makes answers no surer. Of few, long passages are learnt from in parts as well.
     """
     extra = Passages((), np.array([], dtype=np.intp)) if many else parts_of_long(passages)
     m, document = len(passages.texts), np.concatenate([passages.document, extra.document])
@@ -283,7 +283,7 @@ def learn_by_ridge(
         read,
         new,
         found.strangers[:m],
-        int(folds.max()) + 1,
+        None if many else int(folds.max()) + 1,
         labels.units,
     )
 

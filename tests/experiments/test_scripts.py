@@ -93,7 +93,8 @@ def test_population(tmp_path: Path) -> None:
     said = run("population.py", *corpora, *own)
     assert "letters: 20 authors" in said  # the others were trained on
     (found,) = json.loads(package.read_text())
-    assert np.shape(found["draws"]) == (128, 18)
+    assert np.shape(found["draws"]) == (16, 18)
+    assert np.shape(found["normals"]) == (256, 2)
     assert np.isfinite(found["draws"]).all()
     record = json.loads(out.read_text())
     assert record["people"] == {"letters": 20, "posts": 20, "notes": 20}

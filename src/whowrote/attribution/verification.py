@@ -121,7 +121,8 @@ class Centre:
 
     def weights_of(self, population: Population) -> FloatArray | None:
         """Those of its draws; None where the authors were never asked about this population."""
-        known = bool(self.weights) and self.population == population.key()
+        alike = len(self.weights) == len(population.normals) and sum(self.weights) > 0
+        known = alike and self.population == population.key()
         return np.array(self.weights) / sum(self.weights) if known else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -370,7 +371,10 @@ def read_authors(
     for place, code in enumerate(authors):
         own = np.flatnonzero(codes == code)[:MOST_NOTES]
         for part in range(min(2, len(own))):
-            found = cut(joined([texts[row] for row in own[part::2]]))[:MOST_PASSAGES]
+            every = cut(joined([texts[row] for row in own[part::2]]))
+            # At equal distances: those of one text would be alike for what it is about.
+            at = np.linspace(0, len(every) - 1, min(len(every), MOST_PASSAGES)).astype(int)
+            found = [every[row] for row in at]
             which[place, part, : len(found)] = np.arange(len(found)) + len(passages)
             passages += found
     return enrolled_of(read_by_extractor(extractor, passages), which)

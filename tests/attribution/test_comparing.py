@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from attribution.people import corpus, texts_by
@@ -173,6 +174,33 @@ def test_where_domains_do_not_agree_the_ratio_is_near_one() -> None:
     assert same[0] == pytest.approx(3.0)
     assert same[0] > same[1] > same[2] > 0
     assert two[0] < two[1] < two[2] < 0
+
+
+def test_a_domain_moves_short_texts_less() -> None:
+    """A shift by two, with nothing else said: half of it at 50 words, all of it at very many."""
+    own = Population(
+        {"letters": 200},
+        ((1e6, 200),),
+        np.zeros((1, 18)),
+        np.array([[1.0, 0.0]]),
+        np.array([[2.0, 2.0], [0.0, 0.0]]),
+    )
+    words = np.array([[50, 50], [10**6, 10**6], [26, 650]])  # the last ones' harmonic mean is 50
+    sides, pairs = sides_of(np.full(3, 0.5), words)
+    assert own.log_lr(sides, pairs, 3)[:, 0] == pytest.approx([1.0, 2.0, 1.0], abs=1e-3)
+
+
+def test_cosines_of_dense_and_of_sparse_rows_are_equal() -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 7))
+    rows[4] = 0.0
+    pairs = np.array([[0, 1], [2, 3], [3, 4]])
+    dense, few = (
+        Sides({VECTORS: each}, np.full(5, 99)).similarities(pairs)[:, 0]
+        for each in (rows, sparse.csr_matrix(rows))
+    )
+    assert dense == pytest.approx(few, abs=1e-12)
+    assert dense[2] == 0.0
+    assert abs(dense[0]) > 0.01
 
 
 def test_the_regression_is_scikit_learns() -> None:

@@ -79,11 +79,18 @@ class Sides:
 
     def similarities(self, pairs: IntArray) -> FloatArray:
         """(pairs, kinds): cosines of the two sides."""
-        found = []
-        for rows in self.rows.values():
-            unit = unit_rows(sparse.csr_matrix(rows))
-            found.append(row_products(unit[pairs[:, 0]], unit[pairs[:, 1]]))
+        found = [_cosines(rows, pairs) for rows in self.rows.values()]
         return np.stack(found, axis=1)
+
+
+def _cosines(rows: Any, pairs: IntArray) -> FloatArray:
+    """Of pairs of rows, dense or sparse; 0 for rows of zeros."""
+    if isinstance(rows, np.ndarray):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        dense = rows / np.where(lengths > 0, lengths, 1.0)[:, None]
+        return np.asarray(np.einsum("ij,ij->i", dense[pairs[:, 0]], dense[pairs[:, 1]]))
+    unit = unit_rows(sparse.csr_matrix(rows))
+    return row_products(unit[pairs[:, 0]], unit[pairs[:, 1]])
 
 
 def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:

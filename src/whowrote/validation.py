@@ -25,7 +25,7 @@ from whowrote.attribution.population import (
     read_by_extractor,
 )
 from whowrote.attribution.verification import (
-    Centre,
+    Enrolled,
     OwnCurve,
     fit_verifier,
     grounded,
@@ -293,25 +293,25 @@ def _pairs(known: _Pieces, questions: _Pieces, seed: int) -> _Pairs:
 
 def _centred(
     population: Population,
-    reference: tuple[Sides, IntArray],
+    reference: tuple[Enrolled, IntArray],
     known: Sides,
     asked: Sides,
     pairs: _Pairs,
 ) -> FloatArray:
     """log10 ratios by the packaged curve and the centre of everybody but the two people."""
-    (sides, authors), found = reference, np.full(len(pairs.known), np.nan)
+    (own, authors), found = reference, np.full(len(pairs.known), np.nan)
     ordered = np.sort(pairs.persons, axis=1)
     for two in np.unique(ordered, axis=0):
         rows = np.flatnonzero((ordered == two).all(axis=1))
         rest = ~np.isin(authors, two)
         both = _stacked(known, pairs.known[rows], asked, pairs.questioned[rows])
-        enrolled = int(rest.sum())
+        enrolled, weights = int(rest.sum()), None
         if enrolled:
-            vectors, words = sides.rows[VECTORS][rest], sides.words[rest]
-            both = Centre.learn(vectors, words, authors[rest]).applied(both)
+            centre = own.kept(rest).centre(population)
+            both, weights = centre.applied(both), centre.weights_of(population)
         n = len(rows)
         pair = np.stack([np.arange(n), np.arange(n) + n], axis=1)
-        words, log_lr = both.words[pair], population.log_lr(both, pair, enrolled)
+        words, log_lr = both.words[pair], population.log_lr(both, pair, enrolled, weights)
         found[rows] = grounded(log_lr[:, :1], population.most(words), words)[:, 0] / LN10
     return found
 

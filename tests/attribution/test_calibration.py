@@ -396,5 +396,5 @@ def test_strangers_come_back_from_json() -> None:
 
 def test_all_texts_make_surer_than_all_but_a_fold() -> None:
     assert Pooling(2.0, 0.5).sharper(2).temperature == pytest.approx(2 * np.sqrt(1 / 2))
-    assert Pooling(2.0, 0.5).sharper(4).temperature == pytest.approx(2 * (3 / 4) ** 6**-0.5)
+    assert Pooling(2.0, 0.5).sharper(4).temperature == pytest.approx(2 * (3 / 4) ** (1 / 4))
     assert Pooling(2.0, 0.5).sharper(None) == Pooling(2.0, 0.5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from attribution.people import corpus, texts_by
@@ -23,12 +24,16 @@ from whowrote.attribution.population import (
 )
 from whowrote.attribution.storage import load
 from whowrote.attribution.verification import (
+    PRIOR_CENTRE,
     Centre,
+    Enrolled,
     OwnCurve,
     compare,
+    enrolled_of,
     fit_verifier,
     grounded,
     packaged_extractor,
+    read_authors,
     restore_verifier,
 )
 from whowrote.demo import read_addresses
@@ -171,6 +176,33 @@ def test_where_domains_do_not_agree_the_ratio_is_near_one() -> None:
     assert two[0] < two[1] < two[2] < 0
 
 
+def test_a_domain_moves_short_texts_less() -> None:
+    """A shift by two, with nothing else said: half of it at 50 words, all of it at very many."""
+    own = Population(
+        {"letters": 200},
+        ((1e6, 200),),
+        np.zeros((1, 18)),
+        np.array([[1.0, 0.0]]),
+        np.array([[2.0, 2.0], [0.0, 0.0]]),
+    )
+    words = np.array([[50, 50], [10**6, 10**6], [26, 650]])  # the last ones' harmonic mean is 50
+    sides, pairs = sides_of(np.full(3, 0.5), words)
+    assert own.log_lr(sides, pairs, 3)[:, 0] == pytest.approx([1.0, 2.0, 1.0], abs=1e-3)
+
+
+def test_cosines_of_dense_and_of_sparse_rows_are_equal() -> None:
+    rows = np.random.default_rng(0).normal(size=(5, 7))
+    rows[4] = 0.0
+    pairs = np.array([[0, 1], [2, 3], [3, 4]])
+    dense, few = (
+        Sides({VECTORS: each}, np.full(5, 99)).similarities(pairs)[:, 0]
+        for each in (rows, sparse.csr_matrix(rows))
+    )
+    assert dense == pytest.approx(few, abs=1e-12)
+    assert dense[2] == 0.0
+    assert abs(dense[0]) > 0.01
+
+
 def test_the_regression_is_scikit_learns() -> None:
     random = np.random.default_rng(1)
     X, offset = random.normal(size=(300, 3)), np.zeros(300)
@@ -192,7 +224,8 @@ def test_a_population_belongs_to_its_extractor(tmp_path: Path) -> None:
     found = packaged()
     assert set(found.people) == {"blogs", "hotels", "mail", "forum"}
     assert sum(found.people.values()) > 900
-    assert len(found.draws) == len(found.normals) == 128
+    assert found.draws.shape == (16, 18)
+    assert found.normals.shape == (256, 2)
     again = Population.from_dict(json.loads(json.dumps(found.to_dict())))
     for one, other in zip(vars(again).values(), vars(found).values(), strict=True):
         assert np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
@@ -263,9 +296,9 @@ NOTES = [
 
 
 def test_a_ratio_shrinks_with_the_shorter_side() -> None:
-    words = np.array([[5, 3000], [10, 10], [20, 20], [500, 500]])
+    words = np.array([[7, 3000], [14, 14], [35, 35], [500, 500]])
     found = grounded(np.full((4, 1), 3.0), np.full(4, 2.0), words)
-    assert found[:, 0] == pytest.approx([0.5, 1.0, 2.0, 2.0])
+    assert found[:, 0] == pytest.approx([0.4, 0.8, 2.0, 2.0])
 
 
 # Enrolled authors and the population
@@ -299,6 +332,102 @@ def test_enrolled_authors_find_the_centre(hybrid: Attributor) -> None:
     assert "centred by 3 enrolled authors" in found.population.description
     assert found.similarities[VECTORS] < alone.similarities[VECTORS]
     assert found.log10_lr < 0.3
+
+
+def writers(n: int, random: np.random.Generator, alike: float = 1.0) -> Enrolled:
+    """Two parts of people's vectors, long and short; the common vector is large."""
+    own, words = random.normal(size=(n, 1, 1, 20)), np.array([600, 300])
+    noise = random.normal(size=(n, 2, 2, 20)) / np.sqrt(alike)
+    vectors = shown(words)[:, None] * (3.0 + own + 0.7 * noise)
+    sides = Sides({VECTORS: vectors.reshape(-1, 20)}, np.tile(words, 2 * n))
+    return Enrolled(sides, np.arange(4 * n).reshape(n, 2, 2))
+
+
+def test_a_pair_is_compared_about_the_centre_of_all_others() -> None:
+    enrolled = writers(4, np.random.default_rng(0))
+    found, vectors = enrolled.pairs(1600), enrolled.vectors()
+    assert found.same.sum() == 4 * 2
+    assert (~found.same).sum() == 4 * 3 * 2
+    for one, (other, m) in {(0, 0): (0, 3), (1, 2): (2, 2)}.items():
+        del other
+        rest = np.delete(vectors, list(set(one)), axis=0)
+        rows = enrolled.rows[one[0], 0, 0], enrolled.rows[one[1], 1, 0]
+        at = np.array(rows)
+        centre = rest.sum(axis=0) / (m + PRIOR_CENTRE)
+        moved = enrolled.sides.rows[VECTORS][at] - np.outer(shown(np.array([600, 600])), centre)
+        pair = Sides({VECTORS: moved}, np.array([600, 600]))
+        expected = figures(pair, np.array([[0, 1]]), np.array([float(m)]), 1600)[0]
+        assert np.isclose(found.columns, expected).all(axis=1).sum() == 1
+
+
+def test_the_authors_own_pairs_tell_which_draws_are_theirs() -> None:
+    """A population whose curves are too low, right and too high for a domain far from its own."""
+    random = np.random.default_rng(3)
+    draws = np.zeros((1, 18))
+    draws[0, [0, 6]] = [-2.5, 8.0]
+    normals = np.array([[shift, 0.0] for shift in (-4.0, -2.0, 0.0, 2.0, 4.0)])
+    spread = np.array([[1.0, 1.0], [0.0, 0.0]])
+    wide = Population({"letters": 200}, ((1600.0, 200),), draws, normals, spread)
+    pairs, asked = (writers(n, random).pairs(1600) for n in (20, 60))
+    log_lr = wide.over_domains(asked.columns, asked.authors)
+    costs = [cllr(each, asked.same) for each in log_lr[:, 1:].T]
+    weights = wide.weights(pairs)
+    assert weights.sum() == pytest.approx(1)
+    assert weights.argmax() == int(np.argmin(costs))
+    before, after = (
+        cllr(wide.over_domains(asked.columns, asked.authors, own)[:, 0], asked.same)
+        for own in (None, weights)
+    )
+    assert after < before - 0.05
+    # Control: pairs whose authorship is shuffled say that likeness means nothing.
+    same = random.permutation(pairs.same)
+    shuffled = wide.weights(replace(pairs, same=same, owner=np.arange(len(same))))
+    assert shuffled.argmax() != weights.argmax()
+    # One author, or nobody with two parts: nothing is known of the domain.
+    for few in (writers(1, random), writers(5, random)):
+        alone = Enrolled(few.sides, np.where([[[True], [len(few.rows) == 1]]], few.rows, -1))
+        assert wide.weights(alone.pairs(1600)) == pytest.approx(np.full(5, 0.2))
+
+
+def test_weights_are_those_of_one_population(addresses: dict[str, str]) -> None:
+    names = sorted(addresses)
+    texts = [addresses[name][:3000] for name in names]
+    codes = np.unique([name.rpartition(" ")[0] for name in names], return_inverse=True)[1]
+    kept = np.flatnonzero(codes < 6)
+    rest = [texts[row] for row in kept]
+    centre = fit_verifier(packaged_extractor(), rest, codes[kept])
+    assert isinstance(centre, Centre)
+    found = centre.weights_of(packaged())
+    assert found is not None
+    assert len(found) == 256
+    assert found.max() > 1.5 / 256
+    assert restore_verifier(json.loads(json.dumps(centre.to_dict())), 0) == centre
+    assert centre.weights_of(replace(packaged(), spread=np.ones((2, 2)))) is None
+    assert Centre(centre.authors, centre.vector).weights_of(packaged()) is None
+    told, untold = (
+        compare(packaged_extractor(), one, texts[-1], texts[-2])
+        for one in (centre, Centre(centre.authors, centre.vector))
+    )
+    assert told.similarities == untold.similarities
+    assert told.log10_lr != untold.log10_lr
+    assert told.low <= told.log10_lr <= told.high
+
+
+def test_authors_are_read_in_two_parts_without_a_text_in_common() -> None:
+    texts = [f"{word} " * 400 for word in ("one", "two", "three", "four", "five")]
+    found = read_authors(packaged_extractor(), texts, np.array([0, 0, 0, 1, 2]), np.arange(3))
+    assert (found.rows[:, :, 0] >= 0).tolist() == [[True, True], [True, False], [True, False]]
+    first, whole = found.sides.words[found.rows[0, 0]][::-1]
+    assert first == pytest.approx(whole / 2, abs=1)
+    assert found.sides.words[found.rows[0, 1, 0]] == 400
+    assert found.rows[0, 1, 0] == found.rows[0, 1, 1]  # it has one passage
+    assert found.kept(np.array([True, False, True])).vectors().shape == (2, 400)
+    assert np.isfinite(found.sides.rows[VECTORS]).all()
+    passages = Sides({VECTORS: np.arange(6.0).reshape(3, 2)}, np.array([10, 30, 7]))
+    which = np.array([[[0, 1], [2, -1]]])
+    small = enrolled_of(passages, which)
+    assert small.sides.rows[VECTORS][small.rows[0, :, 0]].tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    assert small.sides.words[small.rows[0]].tolist() == [[40, 10], [7, 7]]
 
 
 # Remarks and files

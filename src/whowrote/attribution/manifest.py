@@ -105,7 +105,10 @@ _CALIBRATION = record(
     },
     {"strangers": _STRANGERS},
 )
-_CENTRE = record({"authors": _COUNT, "vector": _NUMBERS})
+_CENTRE = record(
+    {"authors": _COUNT, "vector": _NUMBERS},
+    {"weights": listed(number(0, 1)), "population": text("[0-9a-f]{0,16}", "the key of one")},
+)
 _CURVE = record(
     {
         "weights": _NUMBERS,

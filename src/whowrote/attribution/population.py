@@ -1,14 +1,23 @@
 r"""The packaged population: how alike texts of one person are, and of two, domain by domain.
 
 .. math:: \mathrm{LR} = \frac{P}{1 - P}, \qquad
-    P = \frac1D \sum_{d=1}^D \sigma(\alpha_d + \beta_d \ell_d), \qquad
+    P = \sum_{d=1}^D \pi_d\, \sigma(\kappa \alpha_d + \beta_d \ell_d), \qquad
     \ell_d = c_d + v_d \cos(\tilde x, \tilde y) + w_d \ln \lVert \tilde x - \tilde y \rVert
 
 for the mean style vectors *x* and *y* of both sides about their centre. Every draw *d* is a curve
 that another domain might have: learnt from other samples of domains and people, moved by
 :math:`\alpha_d = s_\alpha(u) z_d` and made steeper or flatter by
 :math:`\ln \beta_d = s_\beta(u) z'_d - s_\beta^2(u) / 2`, with standard normal *z* and spreads that
-are linear in *u*. Where the draws do not agree the ratio is near 1, and they are its interval.
+are linear in *u*; :math:`\kappa = \bar n / (\bar n + 50)`, as likeness says less in short texts.
+Where the draws do not agree the ratio is near 1, and they are its interval.
+
+.. math:: \pi_d \propto \exp \Bigl(\sum_a \operatorname{mean}_{\text{same}, a} \ln \sigma(l_d)
+    + k \operatorname{mean}_{\text{different}} \ln \sigma(-l_d)\Bigr)
+
+Before a user's own authors were seen all draws count alike. The likeness of those authors' own
+texts, of one author and of two, tells which draws are like the user's domain: :math:`l_d` is what
+draw *d* says of such a pair, about the centre of all others, *a* an author with two parts that
+share no text, *k* how many there are.
 
 .. math:: f = f_0 + f_1 h + f_2 h^2 + f_3 \delta + f_4 u + f_5 u h, \qquad f \in \{c, v, w\}
 
@@ -31,20 +40,23 @@ from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from scipy.special import expit, logit
+from scipy.special import expit, log_expit, logit, softmax
 
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.attribution.answers import Reference, words_of
 from whowrote.attribution.profiles import mean_rows, row_products, unit_rows
 from whowrote.attribution.rows import cut_all
 from whowrote.features.fitted_features import FittedAdHominem, FittedHybrid, FittedStyle
 from whowrote.features.interface import FittedFeatures
+from whowrote.files import canonical_hash
 
 PRETRAINED = Path(__file__).parents[1] / "features" / "pretrained"
 POPULATIONS = PRETRAINED / "populations.json"
 VECTORS = "style vectors"
 HALF_POWER = 40.0
 """A text of so many words shows half of the variance that a long one shows."""
+HALF_SHIFT = 50.0
+"""Sides of so many words are moved half as much from domain to domain as long ones."""
 LEAST_APART, LEAST_PROBABILITY = 1e-6, 1e-12
 """So that equal texts have a distance, and no ratio is infinite."""
 
@@ -67,11 +79,18 @@ class Sides:
 
     def similarities(self, pairs: IntArray) -> FloatArray:
         """(pairs, kinds): cosines of the two sides."""
-        found = []
-        for rows in self.rows.values():
-            unit = unit_rows(sparse.csr_matrix(rows))
-            found.append(row_products(unit[pairs[:, 0]], unit[pairs[:, 1]]))
+        found = [_cosines(rows, pairs) for rows in self.rows.values()]
         return np.stack(found, axis=1)
+
+
+def _cosines(rows: Any, pairs: IntArray) -> FloatArray:
+    """Of pairs of rows, dense or sparse; 0 for rows of zeros."""
+    if isinstance(rows, np.ndarray):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        dense = rows / np.where(lengths > 0, lengths, 1.0)[:, None]
+        return np.asarray(np.einsum("ij,ij->i", dense[pairs[:, 0]], dense[pairs[:, 1]]))
+    unit = unit_rows(sparse.csr_matrix(rows))
+    return row_products(unit[pairs[:, 0]], unit[pairs[:, 1]])
 
 
 def extractor_of(features: FittedFeatures) -> FittedAdHominem | None:
@@ -112,14 +131,34 @@ def figures(sides: Sides, pairs: IntArray, authors: FloatArray, most: float) -> 
     return np.concatenate([shape, cosine * shape, distance * shape], axis=1)
 
 
-def over_draws(log_lr: FloatArray) -> FloatArray:
+def over_draws(log_lr: FloatArray, weights: FloatArray | None = None) -> FloatArray:
     """(pairs, 1 + draws): before the draws the ratio of the mean probability over them.
+
+    With ``weights`` the mean is by them, and every draw is there as often as it weighs.
 
     >>> over_draws(np.array([[-3.0, 5.0]])).round(2).tolist()
     [[0.08, -3.0, 5.0]]
+    >>> over_draws(np.array([[-3.0, 5.0]]), np.array([0.0, 1.0])).round(2).tolist()
+    [[5.0, 5.0, 5.0]]
     """
-    mean = np.clip(expit(log_lr).mean(axis=1), LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
-    return np.column_stack([logit(mean), log_lr])
+    n = log_lr.shape[1]
+    share = np.full(n, 1.0 / n) if weights is None else weights
+    mean = np.clip(expit(log_lr) @ share, LEAST_PROBABILITY, 1.0 - LEAST_PROBABILITY)
+    at = np.searchsorted(np.cumsum(share), (np.arange(n) + 0.5) / n)
+    return np.column_stack([logit(mean), log_lr[:, np.minimum(at, n - 1)]])
+
+
+@dataclass(frozen=True)
+class KnownPairs:
+    """Pairs of sides by reference authors, each about the centre of all others."""
+
+    columns: FloatArray
+    """(pairs, 18): their figures."""
+    authors: FloatArray
+    """(pairs,): how many found the centre."""
+    same: BoolArray
+    owner: IntArray
+    """(pairs,): who wrote the first side."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +170,7 @@ class Population:
     reach: tuple[tuple[float, int], ...]
     """(words, people): how many people have shown two sides at least so long; rising words."""
     draws: FloatArray
-    """(draws, 18): the curves of other samples of domains and people."""
+    """(samples, 18): the curves of other samples of domains and people, each for several draws."""
     normals: FloatArray
     """(draws, 2): where among all domains each draw has its own, for the shift and the slope."""
     spread: FloatArray
@@ -162,17 +201,45 @@ class Population:
         """The longest side that was learnt from; a longer one counts as one of so many words."""
         return self.reach[-1][0]
 
-    def log_lr(self, sides: Sides, pairs: IntArray, authors: float) -> FloatArray:
+    def log_lr(
+        self, sides: Sides, pairs: IntArray, authors: float, weights: FloatArray | None = None
+    ) -> FloatArray:
         """(pairs, 1 + draws): ln of the ratio, and what every draw says."""
         m = np.full(len(pairs), float(authors))
-        return self.over_domains(figures(sides, pairs, m, self.most_words()), m)
+        return self.over_domains(figures(sides, pairs, m, self.most_words()), m, weights)
 
-    def over_domains(self, columns: FloatArray, authors: FloatArray) -> FloatArray:
+    def over_domains(
+        self, columns: FloatArray, authors: FloatArray, weights: FloatArray | None = None
+    ) -> FloatArray:
         """The same from figures that are known."""
+        return over_draws(self._by_draw(columns, authors), weights)
+
+    def _by_draw(self, columns: FloatArray, authors: FloatArray) -> FloatArray:
         u = 1.0 / (authors[:, None] + 1.0)
         shift, slope = (known + u * (unknown - known) for known, unknown in self.spread)
         beta = np.exp(slope * self.normals[:, 1] - slope**2 / 2.0)
-        return over_draws(shift * self.normals[:, 0] + beta * (columns @ self.draws.T))
+        # The second figure is h, of the harmonic mean of the words.
+        kappa = expit(2.0 * columns[:, 1:2] + 5.0 - np.log(HALF_SHIFT))
+        said = columns @ self.draws.T
+        said = said[:, np.arange(len(self.normals)) % len(self.draws)]
+        return np.asarray(kappa * shift * self.normals[:, 0] + beta * said)
+
+    def weights(self, known: KnownPairs) -> FloatArray:
+        """(draws,): how much each counts after pairs of known authorship; they sum to 1.
+
+        All alike where no author has two parts, or there is but one author.
+        """
+        log_lr = self._by_draw(known.columns, known.authors)
+        same, told = known.same, np.zeros(len(self.normals))
+        if same.any() and not same.all():
+            _, owner, times = np.unique(known.owner[same], return_inverse=True, return_counts=True)
+            told = (log_expit(log_lr[same]) / times[owner][:, None]).sum(axis=0)
+            told += len(times) * log_expit(-log_lr[~same]).mean(axis=0)
+        return np.asarray(softmax(told))
+
+    def key(self) -> str:
+        """By which weights of draws know the draws they are of."""
+        return canonical_hash(self.to_dict())[:16]
 
     def most(self, words: IntArray) -> FloatArray:
         r"""The largest :math:`\lvert \ln \mathrm{LR} \rvert`: that of 1 + m to one.

@@ -1,16 +1,17 @@
 r"""How much likelier is the likeness of two texts if one person wrote both? A likelihood ratio.
 
-.. math:: \tilde x = x - r(n)\, \tfrac{m}{m + 1}\, \bar x, \qquad
+.. math:: \tilde x = x - r(n)\, \tfrac{m}{m + 1/2}\, \bar x, \qquad
     r(n) = \sqrt{n / (n + 40)}
 
 *x* is the mean style vector of a side of *n* words, :math:`\bar x` that of *m* reference authors:
 what everybody writes who writes of such things in such a place is no sign of one person, and a side
 shows the share *r* of it. What the vectors of two sides so centred say is in
-:mod:`whowrote.attribution.population`. Features without a packaged curve have one of their enrolled
-authors alone, shrunk by their number.
+:mod:`whowrote.attribution.population`, and which of its curves are like the reference authors' own
+domain their own texts tell, two parts of each. Features without a packaged curve have one of their
+enrolled authors alone, shrunk by their number.
 
 The ratio shrinks to 1 where it has no ground: where domains do not agree, in proportion to the
-words of the shorter side below 20, and to :math:`1 + p` at most where *p* people have shown texts
+words of the shorter side below 35, and to :math:`1 + p` at most where *p* people have shown texts
 so long.
 """
 
@@ -28,10 +29,12 @@ from whowrote.attribution.answers import Comparison, Reference, words_of
 from whowrote.attribution.population import (
     PRETRAINED,
     VECTORS,
+    KnownPairs,
     Population,
     Sides,
     extractor_key,
     extractor_of,
+    figures,
     packaged,
     read_by_extractor,
     shown,
@@ -48,12 +51,15 @@ from whowrote.ratios import ridge_logistic
 
 LEAST_ENGLISH = 0.2
 """Share of the commonest English words below which a text is hardly English."""
-FULL_GROUND = 20
+FULL_GROUND = 35
 """Words of the shorter side from which the ratio counts in full."""
 PRIOR_AUTHORS = 10.0
 """So many enrolled authors weigh as much as a ratio of 1 where there is no packaged curve."""
-MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES = 60, 30, 6, 2
-"""Enrolled authors that are read; texts of each for the centre; texts and passages for a curve."""
+PRIOR_CENTRE = 0.5
+"""So many authors at the origin weigh as much: domains lie farther out than their authors do."""
+MOST_AUTHORS, MOST_NOTES, MOST_TEXTS, MOST_PASSAGES, OTHERS = 60, 30, 6, 2, 8
+"""Enrolled authors that are read; texts of each for the centre; texts for a curve; passages of
+either part; others with whom each is compared."""
 DRAWS, CONFIDENCE = 50, 0.95
 
 
@@ -77,32 +83,98 @@ def joined(texts: str | Sequence[str]) -> str:
 # -- what enrolled authors add -------------------------------------------------------------------
 
 
+def author_vectors(vectors: FloatArray, words: IntArray, codes: IntArray) -> FloatArray:
+    r"""(authors, columns): :math:`\sum_i r_i x_i / \sum_i r_i^2` over the rows of each."""
+    share = shown(words)
+    number, each = np.unique(codes, return_inverse=True)
+    total = np.zeros((len(number), vectors.shape[1]))
+    np.add.at(total, each, share[:, None] * vectors)
+    return np.asarray(total / np.bincount(each, share**2)[:, None])
+
+
 @dataclass(frozen=True)
 class Centre:
-    """The mean style vector of enrolled authors, each counting alike."""
+    """The mean style vector of enrolled authors, each counting alike, and what they tell."""
 
     authors: int
     vector: tuple[float, ...]
+    weights: tuple[float, ...] = ()
+    """Of the population's draws, after these authors' own pairs."""
+    population: str = ""
+    """The key of that population: the draws of another one are not those that were weighed."""
 
     @classmethod
     def learn(cls, vectors: FloatArray, words: IntArray, codes: IntArray) -> Self:
-        r"""From rows of texts: the mean over authors of :math:`\sum_i r_i x_i / \sum_i r_i^2`."""
-        share = shown(words)
-        number, each = np.unique(codes, return_inverse=True)
-        total = np.zeros((len(number), vectors.shape[1]))
-        np.add.at(total, each, share[:, None] * vectors)
-        mean = (total / np.bincount(each, share**2)[:, None]).mean(axis=0)
-        return cls(len(number), tuple(float(f"{one:.5g}") for one in mean))
+        """From rows of texts: the mean over authors."""
+        return cls.about(author_vectors(vectors, words, codes))
+
+    @classmethod
+    def about(cls, vectors: FloatArray) -> Self:
+        """From a vector of each author."""
+        return cls(len(vectors), tuple(float(f"{one:.5g}") for one in vectors.mean(axis=0)))
 
     def applied(self, sides: Sides) -> Sides:
         """Sides without what the authors share, as far as so many of them can tell."""
-        centre = self.authors / (self.authors + 1.0) * np.array(self.vector)
+        centre = self.authors / (self.authors + PRIOR_CENTRE) * np.array(self.vector)
         rows = sides.rows[VECTORS] - shown(sides.words)[:, None] * centre
         return Sides({VECTORS: rows}, sides.words)
 
+    def weights_of(self, population: Population) -> FloatArray | None:
+        """Those of its draws; None where the authors were never asked about this population."""
+        alike = len(self.weights) == len(population.normals) and sum(self.weights) > 0
+        known = alike and self.population == population.key()
+        return np.array(self.weights) / sum(self.weights) if known else None
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {"authors": self.authors, "vector": list(self.vector)}
+        return {**asdict(self), "vector": list(self.vector), "weights": list(self.weights)}
+
+
+@dataclass(frozen=True)
+class Enrolled:
+    """Sides of reference authors: two parts of each that share no text, long and short."""
+
+    sides: Sides
+    rows: IntArray
+    """(authors, 2 parts, 2 lengths): which side it is, -1 where there is none."""
+
+    def kept(self, authors: BoolArray) -> Enrolled:
+        """Of some of the authors alone."""
+        return replace(self, rows=self.rows[authors])
+
+    def vectors(self) -> FloatArray:
+        """(authors, columns): what each adds to the centre."""
+        author, part = np.nonzero(self.rows[:, :, 0] >= 0)
+        at = self.rows[author, part, 0]
+        return author_vectors(self.sides.rows[VECTORS][at], self.sides.words[at], author)
+
+    def pairs(self, most_words: float) -> KnownPairs:
+        """Both parts of each author, and one of them with others, about the centre of the rest."""
+        n = len(self.rows)
+        both = [(a, (a + k) % n) for a in range(n) for k in range(min(n, OTHERS + 1))]
+        a, b = np.repeat(np.array(both, dtype=np.intp), 2, axis=0).T
+        length = np.tile([0, 1], len(both))
+        left, right = self.rows[a, 0, length], self.rows[b, 1, length]
+        # Of an author with one part that part will do, beside somebody else's.
+        right = np.where((right < 0) & (a != b), self.rows[b, 0, length], right)
+        good = np.minimum(left, right) >= 0
+        a, b, left, right = a[good], b[good], left[good], right[good]
+        vectors, other = self.vectors(), (a != b)
+        rest = n - 1.0 - other
+        total = vectors.sum(axis=0) - vectors[a] - other[:, None] * vectors[b]
+        centre = total / (rest + PRIOR_CENTRE)[:, None]
+        at, words = np.concatenate([left, right]), self.sides.words
+        rows = self.sides.rows[VECTORS][at]
+        rows = rows - shown(words[at])[:, None] * np.concatenate([centre, centre])
+        pair = np.stack([np.arange(len(a)), np.arange(len(a)) + len(a)], axis=1)
+        columns = figures(Sides({VECTORS: rows}, words[at]), pair, rest, most_words)
+        return KnownPairs(columns, rest, ~other, a)
+
+    def centre(self, population: Population) -> Centre:
+        """Their centre, and how much each of the population's draws counts after their pairs."""
+        weights = population.weights(self.pairs(population.most_words()))
+        told = tuple(float(f"{one:.5g}") for one in weights)
+        return replace(Centre.about(self.vectors()), weights=told, population=population.key())
 
 
 @dataclass(frozen=True)
@@ -157,7 +229,8 @@ def restore_verifier(plain: Mapping[str, Any] | None, authors: int) -> Verifier 
     if plain is None:
         return None
     if "vector" in plain:
-        return Centre(plain["authors"], tuple(plain["vector"]))
+        told = {"weights": tuple(plain.get("weights", ())), "vector": tuple(plain["vector"])}
+        return Centre(**{**plain, **told})
     tuples = {"weights": tuple(plain["weights"])}
     tuples["draws"] = tuple(tuple(one) for one in plain.get("draws", ()))
     if "words" in plain:
@@ -179,13 +252,14 @@ def compare(
     texts, pair = [joined(first), second], np.array([[0, 1]])
     compared = compared_by(features)
     if compared is not None:
-        (extractor, population), enrolled = compared, 0
+        (extractor, population), enrolled, weights = compared, 0, None
         sides = read_by_extractor(extractor, texts)
         # Models of before have a centre of another extractor's vectors: it says nothing of these.
         if isinstance(verifier, Centre) and len(verifier.vector) == sides.rows[VECTORS].shape[1]:
             sides, enrolled = verifier.applied(sides), verifier.authors
+            weights = verifier.weights_of(population)
         similar, words = sides.similarities(pair), sides.words[pair]
-        log_lr = population.log_lr(sides, pair, enrolled)
+        log_lr = population.log_lr(sides, pair, enrolled, weights)
         limit, reference = population.most(words), population.reference(enrolled)
     elif isinstance(verifier, OwnCurve):
         sides = read_by_features(features, texts)
@@ -278,10 +352,9 @@ def fit_verifier(
     random = np.random.default_rng([seed, 17])
     compared = compared_by(features)
     if compared is not None:
-        extractor, _ = compared
+        extractor, population = compared
         authors = random.permutation(np.unique(codes))[:MOST_AUTHORS]
-        sides = read_authors(extractor, texts, codes, authors)
-        return Centre.learn(sides.rows[VECTORS], sides.words, authors)
+        return read_authors(extractor, texts, codes, authors).centre(population)
     own = _own_sides(texts, codes, random)
     pairs = matched_pairs(own.author, own.part, own.length, 4 * MOST_TEXTS, random)
     if len(np.unique(pairs.owner)) < 2:
@@ -291,14 +364,33 @@ def fit_verifier(
 
 def read_authors(
     extractor: FittedAdHominem, texts: Sequence[str], codes: IntArray, authors: IntArray
-) -> Sides:
-    """A side per author, as centres are learnt from them."""
-    return read_by_extractor(extractor, [_whole(texts, codes == own) for own in authors])
+) -> Enrolled:
+    """Both parts of each author, joined as the population's were: notes one by one show little."""
+    passages: list[str] = []
+    which = np.full((len(authors), 2, MOST_PASSAGES), -1, dtype=np.intp)
+    for place, code in enumerate(authors):
+        own = np.flatnonzero(codes == code)[:MOST_NOTES]
+        for part in range(min(2, len(own))):
+            every = cut(joined([texts[row] for row in own[part::2]]))
+            # At equal distances: those of one text would be alike for what it is about.
+            at = np.linspace(0, len(every) - 1, min(len(every), MOST_PASSAGES)).astype(int)
+            found = [every[row] for row in at]
+            which[place, part, : len(found)] = np.arange(len(found)) + len(passages)
+            passages += found
+    return enrolled_of(read_by_extractor(extractor, passages), which)
 
 
-def _whole(texts: Sequence[str], chosen: BoolArray) -> str:
-    """An author's texts joined, as the population's were: notes one by one show little of them."""
-    return "".join(cut(joined([texts[row] for row in np.flatnonzero(chosen)[:MOST_NOTES]]))[:3])
+def enrolled_of(passages: Sides, which: IntArray) -> Enrolled:
+    """Sides of passages that were read: of each part all together, and the first alone."""
+    there = which >= 0
+    counts = there.sum(axis=2)
+    vectors, words = passages.rows[VECTORS], passages.words
+    whole = (vectors[which] * there[..., None]).sum(axis=2) / np.maximum(counts, 1)[..., None]
+    number = np.where(counts > 0, np.arange(counts.size).reshape(counts.shape), -1)
+    first = np.where(counts > 1, which[..., 0] + counts.size, number)
+    rows = np.concatenate([whole.reshape(counts.size, -1), vectors])
+    lengths = np.concatenate([(words[which] * there).sum(axis=2).ravel(), words])
+    return Enrolled(Sides({VECTORS: rows}, lengths), np.stack([number, first], axis=2))
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ class Scaling:
             return self.observations(found, dtype).to(device).reshape(*index.shape, -1)
 
         nothing = torch.full((1, X.shape[1]), torch.nan, device=device, dtype=dtype)
-        labels = torch.as_tensor(codes, dtype=torch.long, device=device)
+        labels = torch.as_tensor(codes, device=device)  # of four bytes, where they are a table's
         return StoredRows(nothing.expand(X.shape), labels, read=read)
 
     def _sparse(self, X: Any, device: torch.device, dtype: torch.dtype) -> SparseRows:

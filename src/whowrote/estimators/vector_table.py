@@ -27,8 +27,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
-from whowrote.errors import InputError, did_you_mean, first_line
+from whowrote.arrays import (
+    ARROW,
+    FloatArray,
+    IntArray,
+    matrix,
+    table_batches,
+    table_files,
+    table_length,
+    table_schema,
+    vector_columns,
+)
+from whowrote.errors import InputError, first_line
 from whowrote.files import atomic_path
 from whowrote.progress import tell
 
@@ -37,7 +47,6 @@ if TYPE_CHECKING:
 
     from whowrote.training import Runs
 
-ARROW, PARQUET = (".arrow", ".feather"), ".parquet"
 BLOCK = 8192
 """Rows that are looked at together in a pass over all."""
 RUN_BYTES = 102_400
@@ -187,14 +196,14 @@ class VectorTable:
     # -- labels ----------------------------------------------------------------------------------
 
     @cached_property
-    def _labels(self) -> tuple[list[Any], NDArray[np.int32]]:
-        """Different labels in the order of appearance, and which of them every row has."""
+    def _labels(self) -> tuple[list[Any], NDArray[np.int32], list[int]]:
+        """Different labels in the order of appearance, whose every row is, and rows of each."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         codes, known, low = np.empty(len(self), np.int32), dict[Any, int](), 0
-        for batch in _batches(self.file, [self.author], self.path):
-            column = batch.column(0)
+        times = list[int]()
+        for column in _pieces(table_batches(self.file, [self.author], self.path)):
             if pa.types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
             if not _is_name(column.type):
@@ -204,9 +213,12 @@ class VectorTable:
                 )
             coded = pc.dictionary_encode(column, null_encoding="encode")
             own = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+            times += [0] * (len(known) - len(times))
+            for place, found in zip(own, np.bincount(coded.indices).tolist(), strict=True):
+                times[place] += found
             codes[low : low + len(column)] = np.array(own)[np.asarray(coded.indices)]
             low += len(column)
-        return list(known), codes
+        return list(known), codes, times
 
     @property
     def distinct(self) -> list[Any]:
@@ -218,13 +230,26 @@ class VectorTable:
         """Which of :attr:`distinct` every row has."""
         return self._labels[1]
 
+    @property
+    def times(self) -> IntArray:
+        """How many rows have each of :attr:`distinct`."""
+        return np.array(self._labels[2])
+
+    def numbered(self, number: IntArray) -> NDArray[np.int32]:
+        """Of every row, the number of its label; where the labels stood, which are forgotten."""
+        found = self.places
+        for low in range(0, len(found), BLOCK):
+            found[low : low + BLOCK] = number[found[low : low + BLOCK]]
+        del self._labels
+        return found
+
     # -- a copy that can be read by number -------------------------------------------------------
 
     def _copied(self, copy: Path | None) -> Path:
         """The Arrow file made of this table; an earlier one if nothing has changed since."""
         import pyarrow as pa
 
-        files = _files(self.path)
+        files = table_files(self.path)
         stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         source = json.dumps([1, stats, self.author, self.vector]).encode()
         target = copy or self.path.with_name(f"{self.path.name}.rows.arrow")
@@ -247,12 +272,12 @@ class VectorTable:
     def _copy(self, files: list[Path], target: Path, source: bytes) -> None:
         import pyarrow as pa
 
-        schema, total, done = None, sum(map(_n_rows, files)), 0
+        schema, total, done = None, sum(map(table_length, files)), 0
         with atomic_path(target) as draft, pa.OSFile(str(draft), "wb") as sink:
             writer = None
             for file in files:
-                vectors = vector_columns(file, _schema(file), self.vector)
-                for batch in _batches(file, [self.author, *vectors], self.path):
+                vectors = vector_columns(file, table_schema(file), self.vector)
+                for batch in table_batches(file, [self.author, *vectors], self.path):
                     rows = matrix(file, batch, vectors)
                     labels = batch.column(0)
                     if pa.types.is_dictionary(labels.type):  # each file may have one of its own
@@ -322,6 +347,19 @@ def opened(X: Any) -> Any:
     return VectorTable(X) if isinstance(X, (str, os.PathLike)) else X
 
 
+def numbers_of(chosen: NDArray[np.bool_], X: Any) -> IntArray:
+    """The numbers of the chosen rows; those of a table, which are many, of four bytes each."""
+    if not isinstance(X, VectorTable):
+        return np.flatnonzero(chosen)
+    found = np.empty(int(np.count_nonzero(chosen)), np.int32)
+    done = 0
+    for low in range(0, len(chosen), BLOCK):
+        own = np.flatnonzero(chosen[low : low + BLOCK])
+        found[done : done + len(own)] = own + low
+        done += len(own)
+    return found  # type: ignore[return-value]
+
+
 def table_columns(estimator: Any, table: VectorTable, *, reset: bool) -> VectorTable:
     """What scikit-learn does for arrays: note the number of columns in ``fit``, and compare it."""
     n, learnt = table.shape[1], getattr(estimator, "n_features_in_", None)
@@ -348,80 +386,11 @@ def require_array(X: Any) -> None:
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> list[Path]:
-    """The tables of a path, in the order of their names."""
-    if not path.is_dir():
-        found = [path] if path.suffix in (*ARROW, PARQUET) else []
-    else:
-        found = sorted(
-            one
-            for one in path.iterdir()
-            if one.suffix in (*ARROW, PARQUET) and not one.name.startswith((".", "_"))
-        )
-    if not found:
-        raise InputError(
-            f"'{path}' is no table of vectors and no folder of some; it must end in .parquet, "
-            ".arrow or .feather: check the path"
-        )
-    return found
-
-
-def _schema(file: Path) -> pa.Schema:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if file.suffix == PARQUET:
-            return pq.read_schema(file)
-        with pa.memory_map(str(file)) as mapped:
-            return pa.ipc.open_file(mapped).schema
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        raise InputError(
-            f"'{file}' is not a readable table ({first_line(problem)}); give a whole one"
-        ) from None
-
-
-def _n_rows(file: Path) -> int:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    _schema(file)  # or a sentence on what is wrong with it
-    if file.suffix == PARQUET:
-        return int(pq.read_metadata(file).num_rows)
-    with pa.memory_map(str(file)) as mapped:
-        reader = pa.ipc.open_file(mapped)
-        return sum(reader.get_batch(one).num_rows for one in range(reader.num_record_batches))
-
-
-def _batches(file: Path, columns: list[str], named: Path) -> Iterator[pa.RecordBatch]:
-    """Some columns of a table, in this order, some thousands of rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = _schema(file)
-    for name in columns:
-        if name not in schema.names:
-            raise InputError(
-                f"'{named}' has no column {name!r}; it has {', '.join(map(repr, schema.names))}"
-                f"{did_you_mean(name, schema.names)}"
-            )
-    try:
-        if file.suffix == PARQUET:
-            with pq.ParquetFile(file) as table:
-                for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
-                    yield batch.select(columns)
-            return
-        options = pa.ipc.IpcReadOptions(
-            included_fields=[schema.get_field_index(name) for name in columns]
-        )
-        with pa.OSFile(str(file)) as opened:  # not mapped: what is read is given back
-            reader = pa.ipc.open_file(opened, options=options)
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(columns)
-    except (pa.ArrowException, OSError) as problem:
-        raise InputError(
-            f"'{file}' cannot be read ({first_line(problem)}); give a whole one"
-        ) from None
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Array]:
+    """The first column of batches, of which one may have all rows, some thousands at a time."""
+    for batch in batches:
+        for low in range(0, batch.num_rows, BLOCK):
+            yield batch.column(0).slice(low, BLOCK)
 
 
 def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | None:
@@ -431,7 +400,7 @@ def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | 
     """
     import pyarrow as pa
 
-    schema = _schema(path)
+    schema = table_schema(path)
     (name, *more) = vector_columns(path, schema, vector)
     kind = schema.field(name).type
     if more or not (pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)):

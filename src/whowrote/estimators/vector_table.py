@@ -374,15 +374,6 @@ def table_columns(estimator: Any, table: VectorTable, *, reset: bool) -> VectorT
     return table
 
 
-def require_array(X: Any) -> None:
-    """Rows in memory, which clusters are learnt from: they start at a mixture of all of them."""
-    if isinstance(X, VectorTable):
-        raise InputError(
-            f"X is the table '{X.path}'; clusters are learnt from rows in memory: give an array, "
-            "such as a part of it, table[:100_000], and the table to predict"
-        )
-
-
 # -- files ---------------------------------------------------------------------------------------
 
 

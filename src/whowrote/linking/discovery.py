@@ -32,14 +32,15 @@ from whowrote.linking.accounts import (
     MOST_EXACT,
     Accounts,
     Neighbours,
-    UnitRows,
+    Points,
+    View,
     cohort_size,
     exact_neighbours,
     halves,
     neighbours,
     standing,
     standing_of_all,
-    unit_rows,
+    view_of,
 )
 from whowrote.progress import tell
 from whowrote.ratios import ridge_logistic
@@ -87,10 +88,10 @@ def find_links(
     random = np.random.default_rng([random_state, 43])
     half = halves(accounts, random)
     _check(accounts, half)
-    rows = {name: unit_rows(accounts, name, half) for name in accounts.views}
-    search = _Search(accounts, rows, most_exact, random_state)
-    known = _simulated(accounts, half, rows, random)
-    ratio = LinkRatio.learn(tuple(rows), known, search.pairs_in_all(), random)
+    views = {name: view_of(accounts, name, half) for name in accounts.views}
+    search = _Search(accounts, views, most_exact, random_state)
+    known = _simulated(accounts, half, views, random)
+    ratio = LinkRatio.learn(tuple(views), known, search.pairs_in_all(), random)
     pairs = search.candidates()
     standings, cosines = search.weigh(pairs)
     log_lr = ratio.log_lr(standings)
@@ -122,7 +123,7 @@ def _check(accounts: Accounts, half: IntArray) -> None:
 
 
 def _simulated(
-    accounts: Accounts, half: IntArray, rows: Mapping[str, UnitRows], random: np.random.Generator
+    accounts: Accounts, half: IntArray, views: Mapping[str, View], random: np.random.Generator
 ) -> Simulated:
     """Pairs of halves, platform by platform, under the conditions of the accounts themselves."""
     parts = []
@@ -136,7 +137,7 @@ def _simulated(
         number = np.searchsorted(own, chosen)
         k = cohort_size(len(own)) + 1
         tables = []
-        for view in rows.values():
+        for view in views.values():
             first, second = view.first[own], view.second[own]
             left = exact_neighbours(first[number], second, k, number)
             right = exact_neighbours(second[number], first, k, number)
@@ -154,22 +155,22 @@ class _Search:
     """The nearest accounts of each account, in every view; across platforms if there are two."""
 
     def __init__(
-        self, accounts: Accounts, rows: Mapping[str, UnitRows], most_exact: int, seed: int
+        self, accounts: Accounts, views: Mapping[str, View], most_exact: int, seed: int
     ) -> None:
         self.across = accounts.platform.max() > 0
         self.first = np.flatnonzero(accounts.platform == 0)
         self.second = np.flatnonzero(accounts.platform == accounts.platform.max())
-        self.left_rows = [view.whole[self.first] for view in rows.values()]
-        self.right_rows = [view.whole[self.second] for view in rows.values()]
+        self.left_rows = [view.whole[self.first] for view in views.values()]
+        self.right_rows = [view.whole[self.second] for view in views.values()]
         self.left, self.right = [], []
         for left, right in zip(self.left_rows, self.right_rows, strict=True):
             found = self._near(left, right, most_exact, seed)
             self.left.append(found)
             self.right.append(self._near(right, left, most_exact, seed) if self.across else found)
 
-    def _near(self, queries: FloatArray, rows: FloatArray, most: int, seed: int) -> Neighbours:
-        k = min(cohort_size(len(rows)) + 1, len(rows) - (not self.across))
-        return neighbours(queries, rows, k, same=not self.across, most_exact=most, seed=seed)
+    def _near(self, queries: Points, others: Points, most: int, seed: int) -> Neighbours:
+        k = min(cohort_size(len(others)) + 1, len(others) - (not self.across))
+        return neighbours(queries, others, k, same=not self.across, most_exact=most, seed=seed)
 
     def pairs_in_all(self) -> int:
         """How many pairs of accounts there are."""
@@ -208,9 +209,8 @@ class _Search:
         standings, cosines = [], []
         views = zip(self.left_rows, self.right_rows, self.left, self.right, strict=True)
         for left, right, near, back in views:
-            cosine = _products(left, right, places)
-            cosines.append(cosine)
-            standings.append(standing(cosine, places, near, back))
+            cosines.append(left.cosines(right, places))
+            standings.append(standing(left.of_pairs(right, places), places, near, back))
         return np.stack(standings, axis=1), np.stack(cosines, axis=1)
 
     def kept(self, ratio: LinkRatio, prior: Prior, random: np.random.Generator) -> float:
@@ -234,14 +234,6 @@ class _Search:
         chance[chance < LEAST_CHANCE] = 0.0
         total = float(chance.sum())
         return float(chance[near].sum() / total) if total > 0 else 1.0
-
-
-def _products(left: FloatArray, right: FloatArray, places: IntArray) -> FloatArray:
-    found = np.empty(len(places))
-    for low in range(0, len(places), 100_000):
-        block = places[low : low + 100_000]
-        found[low : low + 100_000] = np.einsum("ij,ij->i", left[block[:, 0]], right[block[:, 1]])
-    return found
 
 
 ODDS = 0.01

@@ -164,6 +164,15 @@ def table_length(file: Path) -> int:
         return sum(reader.get_batch(one).num_rows for one in range(reader.num_record_batches))
 
 
+def require_column(schema: pa.Schema, name: str, path: Path) -> None:
+    """Say which columns there are, where one is not."""
+    if name not in schema.names:
+        raise InputError(
+            f"'{path}' has no column {name!r}; it has {', '.join(map(repr, schema.names))}"
+            f"{did_you_mean(name, schema.names)}"
+        )
+
+
 def table_batches(file: Path, columns: list[str], named: Path) -> Iterator[pa.RecordBatch]:
     """Some columns of a table, in this order, some thousands of rows at a time."""
     import pyarrow as pa
@@ -171,11 +180,7 @@ def table_batches(file: Path, columns: list[str], named: Path) -> Iterator[pa.Re
 
     schema = table_schema(file)
     for name in columns:
-        if name not in schema.names:
-            raise InputError(
-                f"'{named}' has no column {name!r}; it has {', '.join(map(repr, schema.names))}"
-                f"{did_you_mean(name, schema.names)}"
-            )
+        require_column(schema, name, named)
     try:
         if file.suffix == PARQUET:
             with pq.ParquetFile(file) as table:

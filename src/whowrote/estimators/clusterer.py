@@ -242,7 +242,7 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         """
         n, k = X.shape[0], self.n_components
         if self.initialization == "random":
-            return np.random.RandomState(seed).randint(k, size=n).astype(np.int64)
+            return np.asarray(np.random.RandomState(seed).randint(k, size=n))
         some: Any = slice(None)
         if n > MIXTURE_ROWS:
             some = np.sort(np.random.default_rng(seed).choice(n, MIXTURE_ROWS, replace=False))

@@ -32,6 +32,7 @@ from whowrote.arrays import (
     FloatArray,
     IntArray,
     matrix,
+    require_column,
     table_batches,
     table_files,
     table_length,
@@ -58,7 +59,7 @@ SOURCE = b"whowrote.rows"
 
 
 class VectorTable:
-    """Rows of float32 in a file, with labels in a column called ``author``.
+    """Rows of float32 in a file, with labels, if any, in a column called ``author``.
 
     ``vector`` names the column of lists, or the common beginning of numbered columns; without it,
     there must be one such column. ``copy`` is where the Arrow file goes that is made of anything
@@ -201,6 +202,7 @@ class VectorTable:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        require_column(table_schema(table_files(self.path)[0]), self.author, self.path)
         codes, known, low = np.empty(len(self), np.int32), dict[Any, int](), 0
         times = list[int]()
         for column in _pieces(table_batches(self.file, [self.author], self.path)):
@@ -277,20 +279,23 @@ class VectorTable:
             writer = None
             for file in files:
                 vectors = vector_columns(file, table_schema(file), self.vector)
-                for batch in table_batches(file, [self.author, *vectors], self.path):
+                labelled = [self.author] if self.author in table_schema(file).names else []
+                for batch in table_batches(file, [*labelled, *vectors], self.path):
                     rows = matrix(file, batch, vectors)
-                    labels = batch.column(0)
-                    if pa.types.is_dictionary(labels.type):  # each file may have one of its own
-                        labels = labels.cast(labels.type.value_type)
+                    columns = batch.columns[: len(labelled)]
+                    if labelled and pa.types.is_dictionary(columns[0].type):
+                        columns = [columns[0].cast(columns[0].type.value_type)]  # one per file
+                    fields = [(self.author, one.type) for one in columns]
+                    fields.append(("vector", pa.list_(pa.float32(), rows.shape[1])))
                     if schema is None:
-                        schema = _canonical(labels.type, self.author, rows.shape[1], source)
+                        schema = pa.schema(fields, metadata={SOURCE: source})
                         _require_space(target, total * rows.shape[1] * 4)
                         writer = pa.ipc.new_file(sink, schema)
-                    _require_same(file, schema, labels.type, rows.shape[1])
+                    _require_same(file, schema, pa.schema(fields))
                     flat = pa.array(np.ascontiguousarray(rows, np.float32).ravel())
                     listed = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
                     assert writer is not None  # for the type checker: it came with the schema
-                    writer.write_batch(pa.record_batch([labels, listed], schema=schema))
+                    writer.write_batch(pa.record_batch([*columns, listed], schema=schema))
                     done += len(rows)
                     tell("copying vectors", done, total)
             if writer is None:
@@ -417,13 +422,6 @@ def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | 
     return np.array(starts), np.array(first), int(kind.list_size)
 
 
-def _canonical(label: pa.DataType, author: str, width: int, source: bytes) -> pa.Schema:
-    import pyarrow as pa
-
-    fields = [(author, label), ("vector", pa.list_(pa.float32(), width))]
-    return pa.schema(fields, metadata={SOURCE: source})
-
-
 def _require_space(target: Path, size: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if size > free:
@@ -433,12 +431,14 @@ def _require_space(target: Path, size: int) -> None:
         )
 
 
-def _require_same(file: Path, schema: pa.Schema, label: pa.DataType, width: int) -> None:
-    expected = schema.field("vector").type.list_size
-    if width != expected or label != schema.field(0).type:
+def _require_same(file: Path, before: pa.Schema, now: pa.Schema) -> None:
+    def said(schema: pa.Schema) -> str:
+        label = f"labels of type {schema.field(0).type}" if len(schema) > 1 else "no labels"
+        return f"vectors of {schema.field('vector').type.list_size} numbers and {label}"
+
+    if now != before:
         raise InputError(
-            f"'{file}' has vectors of {width} numbers and labels of type {label}, and the file "
-            f"before it {expected} and {schema.field(0).type}; they must be alike"
+            f"'{file}' has {said(now)}, and the file before it {said(before)}; they must be alike"
         )
 
 

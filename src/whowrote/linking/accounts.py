@@ -19,25 +19,11 @@ in which an account of few texts says less. Accounts far out are drawn in,
 :math:`z \sqrt{(\nu + D) / (\nu + \lVert z \rVert^2)}`, as Student's t with :math:`\nu = 2D` weighs
 them. :math:`m` is rounded to steps of a quarter of a doubling.
 
-Copied texts come out first, :math:`c(t) = \lvert R_t \cap R_{\text{others}} \rvert /
-\lvert R_t \rvert` for the set :math:`R_t` of runs of eight words in text *t*: one of which more
-than 30 % stands in texts of another account says who copied, not who writes.
-
 Exact search weighs all pairs block by block (torch): 10,000 accounts in seconds, 100,000 in
 minutes. Beyond some ten thousands the package voyager (extra ``link``) searches a graph of
 neighbours by inner products that say nearly the same, and those found are weighed. It may miss
 some: how many is measured on a sample by exact search, and the search is widened until enough are
 found.
-
-A pair counts by its standing among the nearest of both, adaptive symmetric normalisation:
-
-.. math:: z_{ij} = \tfrac12 \left(\frac{s_{ij} - m_{i \setminus j}}{\sigma_{i \setminus j}}
-    + \frac{s_{ij} - m_{j \setminus i}}{\sigma_{j \setminus i}}\right)
-
-:math:`m_{i \setminus j}` and :math:`\sigma_{i \setminus j}` are the mean and the spread of the
-likeness of the accounts nearest to *i*, without *j*. Some accounts are near to everybody; a
-likeness counts by how far it stands out of what is usual for both. In speaker recognition it is
-known as AS-norm.
 """
 
 from __future__ import annotations
@@ -53,7 +39,6 @@ from scipy import sparse
 
 from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.errors import InputError
-from whowrote.features.counting import word_runs
 from whowrote.progress import tell
 from whowrote.runtime import usable_cores
 
@@ -123,9 +108,10 @@ class Points:
     """Accounts in one view: standardised rows, and how many texts each counts as."""
 
     z: Unit
+    unit: Unit
+    """In units of texts, of length one: for cosines."""
     level: IntArray
-    """Which of ``counts`` an account has."""
-    counts: FloatArray
+    """How many texts an account is worth, in quarters of a doubling of one."""
     spread: FloatArray
     """(columns,): lambda, the variance of accounts in units of that of texts."""
 
@@ -134,11 +120,11 @@ class Points:
 
     def __getitem__(self, chosen: IntArray) -> Points:
         """Some accounts, or the same ones in another order."""
-        return replace(self, z=self.z[chosen], level=self.level[chosen])
+        return replace(self, z=self.z[chosen], unit=self.unit[chosen], level=self.level[chosen])
 
     def reliability(self, level: int) -> FloatArray:
         """(columns,): r of accounts of that level."""
-        found: FloatArray = np.sqrt(self.spread / (self.spread + 1.0 / self.counts[level]))
+        found: FloatArray = np.sqrt(self.spread / (self.spread + 1.0 / texts_of(level)))
         return found
 
     def _terms(self, mine: int, other: int) -> tuple[Unit, Unit, float]:
@@ -166,25 +152,29 @@ class Points:
     def of_pairs(self, others: Points, pairs: IntArray) -> FloatArray:
         """(pairs,): s of some."""
         found = np.empty(len(pairs), np.float32)
-        code = self.level[pairs[:, 0]] * len(self.counts) + others.level[pairs[:, 1]]
+        size = 1 + int(others.level.max(initial=0))
+        code = self.level[pairs[:, 0]] * size + others.level[pairs[:, 1]]
         order = np.argsort(code, kind="stable")
         for own in np.split(order, np.flatnonzero(np.diff(code[order])) + 1):
             if not len(own):
                 continue
-            product, square, constant = self._terms(*divmod(int(code[own[0]]), len(self.counts)))
+            product, square, constant = self._terms(*divmod(int(code[own[0]]), size))
             for low in range(0, len(own), PAIRS_AT_ONCE):
                 part = own[low : low + PAIRS_AT_ONCE]
                 z, y = self.z[pairs[part, 0]], others.z[pairs[part, 1]]
                 found[part] = (z * y) @ product + (z**2 + y**2) @ square + constant
         return found
 
-    def cosines(self, others: Points, pairs: IntArray) -> FloatArray:
-        """(pairs,): of some, whatever the numbers of texts."""
-        one, other = (x.z / np.maximum(_lengths(x.z), 1e-12) for x in (self, others))
+    def cosines(self, others: Points) -> Unit:
+        """(self, others): of every account with each of the others, whatever the texts."""
+        return self.unit @ others.unit.T
+
+    def cosines_of_pairs(self, others: Points, pairs: IntArray) -> FloatArray:
+        """(pairs,): of some."""
         found = np.empty(len(pairs))
         for low in range(0, len(pairs), PAIRS_AT_ONCE):
             i, j = pairs[low : low + PAIRS_AT_ONCE].T
-            found[low : low + len(i)] = np.einsum("ij,ij->i", one[i], other[j])
+            found[low : low + len(i)] = np.einsum("ij,ij->i", self.unit[i], others.unit[j])
         return found
 
     def for_products(self) -> tuple[Unit, Unit]:
@@ -192,7 +182,7 @@ class Points:
 
         As if the other account had the usual number of texts.
         """
-        r = np.stack([self.reliability(level) for level in range(len(self.counts))])
+        r = np.stack([self.reliability(level) for level in range(1 + self.level.max())])
         usual = r[int(np.median(self.level))]
         free = 1.0 - r**2 * usual**2
         shrunk = self.z * (r / np.sqrt(1.0 - usual**4)).astype(np.float32)[self.level]
@@ -222,6 +212,7 @@ def view_of(accounts: Accounts, name: str, half: IntArray) -> View:
     by the other one, what parts the halves of an account would count as little, which nothing does
     for two accounts of one person.
     """
+    accounts = replace(accounts, words=np.maximum(accounts.words, 1))  # none weighs nothing
     rows = np.asarray(accounts.views[name], dtype=np.float32)
     rows = rows - _centres(accounts, rows)[accounts.platform[accounts.owner]]
     every = np.ones(len(half), dtype=bool)
@@ -265,10 +256,10 @@ def _points(
     words = np.where(chosen, accounts.words, 0)
     mean = np.asarray(_shares(accounts.owner, words) @ rows) @ axes
     steps = np.rint(STEPS * np.log2(_counts(accounts.owner, words))).astype(np.int64)
-    counts = 2.0 ** (np.arange(steps.max() + 1) / STEPS)
-    z = mean / np.sqrt(spread + 1.0 / counts[steps][:, None])
+    z = mean / np.sqrt(spread + 1.0 / texts_of(steps)[:, None])
     z = z * np.sqrt((TAIL + 1.0) / (TAIL + (z**2).mean(axis=1, keepdims=True)))
-    return Points(z.astype(np.float32), steps, counts, spread)
+    unit = mean / np.maximum(np.linalg.norm(mean, axis=1, keepdims=True), 1e-12)
+    return Points(z.astype(np.float32), unit.astype(np.float32), steps, spread)
 
 
 def _shares(cell: IntArray, words: IntArray) -> Any:
@@ -279,6 +270,11 @@ def _shares(cell: IntArray, words: IntArray) -> Any:
     return sparse.csr_matrix(((weight / total[cell]).astype(np.float32), place))
 
 
+def texts_of(level: Any) -> Any:
+    """How many texts that is."""
+    return 2.0 ** (level / STEPS)
+
+
 def _counts(cell: IntArray, words: IntArray) -> FloatArray:
     """How many texts of equal length a mean by words is worth."""
     weight = words.astype(np.float64)
@@ -286,52 +282,7 @@ def _counts(cell: IntArray, words: IntArray) -> FloatArray:
     return found
 
 
-def _lengths(rows: Unit) -> Unit:
-    return np.asarray(np.linalg.norm(rows, axis=1, keepdims=True))
-
-
-# -- copied texts -------------------------------------------------------------------------------
-
-RUN, MOST_SHARED = 8, 0.3
-"""Words of a run, and the share of a text's runs from which on it counts as copied."""
-FEWEST_RUNS = 5
-"""Fewer shared runs are proverbs and titles."""
-
-
-@dataclass(frozen=True)
-class Copies:
-    """Which texts are copied, and how many runs of words each pair of accounts has in common."""
-
-    copied: BoolArray
-    pairs: IntArray
-    """(pairs, 3): two accounts and their shared runs, most first."""
-
-
-def find_copies(texts: Sequence[str], owner: IntArray) -> Copies:
-    """Texts that stand, by and large, in another account as well."""
-    runs = []
-    for number, text in enumerate(texts):
-        runs.append(np.unique(word_runs(text, RUN)))
-        if number % 1000 == 0:
-            tell("looking for copies", number, len(texts))
-    lengths = np.array([len(own) for own in runs])
-    document = np.repeat(np.arange(len(texts)), lengths)
-    keys, key = np.unique(np.concatenate(runs), return_inverse=True)
-    # The accounts of a run: each once, in order of runs.
-    held = np.unique(np.stack([key, owner[document]], axis=1), axis=0)
-    holders = np.bincount(held[:, 0], minlength=len(keys))
-    shared = np.bincount(document, holders[key] > 1, minlength=len(texts))
-    tell("looking for copies", len(texts), len(texts))
-    copied = (shared >= FEWEST_RUNS) & (shared > MOST_SHARED * lengths)
-    return Copies(copied, _pairs(held[holders[held[:, 0]] == 2][:, 1].reshape(-1, 2)))
-
-
-def _pairs(accounts: IntArray) -> IntArray:
-    """Pairs of accounts by the runs that they alone share, from so many on."""
-    found, times = np.unique(np.sort(accounts, axis=1), axis=0, return_counts=True)
-    table = np.column_stack([found, times])[times >= FEWEST_RUNS]
-    return np.asarray(table[np.argsort(-table[:, 2], kind="stable")])
-
+# -- the nearest ---------------------------------------------------------------------------------
 
 MOST_EXACT = 30_000
 """Rows that are searched exactly by default."""
@@ -344,35 +295,76 @@ WEIGHED = 4
 """Of so many rows that are looked at in the graph, one is weighed."""
 LINKS, EFFORT = 24, 200
 """Of each row in the graph, and how carefully it is built."""
-COHORT = 20
-"""Nearest accounts that say what is usual."""
-LEAST_SPREAD = 1e-3
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """Of each account the others nearest to it, the nearest first, and how near they are."""
+
+    ids: IntArray
+    values: FloatArray
+
+    @classmethod
+    def of(cls, values: FloatArray, ids: IntArray, k: int) -> Nearest:
+        """The ``k`` largest of each row, and what they are called."""
+        best = torch.from_numpy(values).topk(k, dim=1)
+        picked = best.indices.numpy()
+        return cls(np.take_along_axis(ids, picked, axis=1), best.values.numpy())
+
+    def __getitem__(self, order: IntArray) -> Nearest:
+        """Those of some accounts."""
+        return Nearest(self.ids[order], self.values[order])
+
+    @classmethod
+    def join(cls, parts: Sequence[Nearest]) -> Nearest:
+        """Those of several rows of accounts."""
+        ids, values = ([getattr(one, name) for one in parts] for name in ("ids", "values"))
+        return cls(np.concatenate(ids), np.concatenate(values))
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The accounts most like each one, the likest first, and the share of them that was found."""
+    """The nearest by the ratio and by the cosine, and the share of the former that was found."""
 
-    ids: IntArray
-    likeness: FloatArray
+    ratio: Nearest
+    cosine: Nearest
     recall: float = 1.0
+
+    @classmethod
+    def join(cls, parts: Sequence[Neighbours], recall: float = 1.0) -> Neighbours:
+        """Those of several rows of accounts."""
+        return cls(
+            Nearest.join([one.ratio for one in parts]),
+            Nearest.join([one.cosine for one in parts]),
+            recall,
+        )
+
+    def __getitem__(self, order: IntArray) -> Neighbours:
+        """Those of some accounts."""
+        return Neighbours(self.ratio[order], self.cosine[order], self.recall)
+
+    @property
+    def ids(self) -> IntArray:
+        """The nearest by the ratio, which are candidates."""
+        return self.ratio.ids
 
 
 def exact_neighbours(
     queries: Points, others: Points, k: int, own: IntArray | None = None
 ) -> Neighbours:
-    """The ``k`` others most like each one; never that of number ``own``."""
-    ids, likeness = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
+    """The ``k`` nearest others of each one; never that of number ``own``."""
     order = np.argsort(queries.level, kind="stable")  # few numbers of texts in a block
+    parts = []
     for low in range(0, len(queries), BLOCK):
-        part = order[low : low + BLOCK]
-        found = torch.from_numpy(queries[part].alike(others))
+        rows = order[low : low + BLOCK]
+        ids = np.broadcast_to(np.arange(len(others)), (len(rows), len(others)))
+        ratio, cosine = queries[rows].alike(others), queries[rows].cosines(others)
         if own is not None:
-            found[torch.arange(len(part)), torch.from_numpy(own[part])] = -torch.inf
-        best = found.topk(k, dim=1)
-        ids[part], likeness[part] = best.indices.numpy(), best.values.numpy()
+            here = np.arange(len(rows)), own[rows]
+            ratio[here] = cosine[here] = -np.inf
+        parts.append(Neighbours(Nearest.of(ratio, ids, k), Nearest.of(cosine, ids, k)))
         tell("nearest neighbours", min(low + BLOCK, len(queries)), len(queries))
-    return Neighbours(ids, likeness)
+    return Neighbours.join(parts)[np.argsort(order)]
 
 
 def neighbours(
@@ -402,12 +394,13 @@ def _by_graph(
 
     def search(numbers: IntArray, width: int) -> Neighbours:
         taken = None if own is None else own[numbers]
-        found = _asked(index, asked[numbers], max(k, width // WEIGHED), taken, width)
+        several = min(max(k, width // WEIGHED), len(rows) - 1)
+        found = _asked(index, asked[numbers], several, taken, width)
         return _best(queries[numbers], others, found, k)
 
     recall = 0.0
     for width in WIDTHS:
-        recall = _recall(truth.ids, search(some, min(width, len(rows) - 1)).ids)
+        recall = _recall(truth.ratio.ids, search(some, width).ratio.ids)
         if recall >= LEAST_RECALL:
             break
     else:
@@ -416,19 +409,18 @@ def _by_graph(
     for low in range(0, len(queries), 20 * BLOCK):
         parts.append(search(np.arange(low, min(low + 20 * BLOCK, len(queries))), width))
         tell("nearest neighbours", min(low + 20 * BLOCK, len(queries)), len(queries))
-    found = [(part.ids, part.likeness) for part in parts]
-    ids, likeness = (np.concatenate(one) for one in zip(*found, strict=True))
-    return Neighbours(ids, likeness, recall)
+    return Neighbours.join(parts, recall)
 
 
 def _best(queries: Points, others: Points, found: IntArray, k: int) -> Neighbours:
-    """Of what a graph found, the ``k`` that are most alike."""
+    """Of what a graph found, the ``k`` that are nearest."""
     own = np.repeat(np.arange(len(found)), found.shape[1])
-    likeness = queries.of_pairs(others, np.stack([own, found.ravel()], axis=1))
-    likeness = likeness.reshape(found.shape)
-    order = np.argsort(-likeness, axis=1, kind="stable")[:, :k]
-    picked = np.take_along_axis(found, order, axis=1)
-    return Neighbours(picked, np.take_along_axis(likeness, order, axis=1))
+    pairs = np.stack([own, found.ravel()], axis=1)
+    ratio, cosine = queries.of_pairs(others, pairs), queries.cosines_of_pairs(others, pairs)
+    return Neighbours(
+        Nearest.of(ratio.reshape(found.shape), found, k),
+        Nearest.of(cosine.reshape(found.shape), found, k),
+    )
 
 
 def _graph(rows: Unit, seed: int) -> Any:
@@ -469,66 +461,3 @@ def _asked(index: Any, queries: Unit, k: int, own: IntArray | None, width: int) 
 def _recall(truth: IntArray, found: IntArray) -> float:
     hits = [len(np.intersect1d(one, other)) for one, other in zip(truth, found, strict=True)]
     return float(np.sum(hits) / truth.size)
-
-
-# -- standing ----------------------------------------------------------------------------------
-
-
-def cohort_size(accounts: int) -> int:
-    """How many of so many accounts are the nearest.
-
-    >>> cohort_size(1000), cohort_size(40)
-    (20, 10)
-    """
-    return int(np.clip(accounts // 4, 2, COHORT))
-
-
-def standing(
-    likeness: FloatArray, pairs: IntArray, left: Neighbours, right: Neighbours
-) -> FloatArray:
-    """Of some pairs; the last neighbour is there to fill in for one that is the target."""
-    one = _side(likeness, pairs[:, 0], pairs[:, 1], left)
-    other = _side(likeness, pairs[:, 1], pairs[:, 0], right)
-    return (one + other) / 2.0
-
-
-def _side(likeness: FloatArray, own: IntArray, target: IntArray, near: Neighbours) -> FloatArray:
-    total = near.likeness.sum(axis=1, dtype=np.float64)[own]
-    squares = (near.likeness.astype(np.float64) ** 2).sum(axis=1)[own]
-    dropped = near.likeness[own, -1].astype(np.float64)
-    for column in range(near.ids.shape[1]):
-        hit = near.ids[own, column] == target
-        dropped[hit] = near.likeness[own[hit], column]
-    return _standardised(likeness, total, squares, dropped, near.ids.shape[1] - 1)
-
-
-def _standardised(
-    likeness: FloatArray, total: FloatArray, squares: FloatArray, dropped: FloatArray, count: int
-) -> FloatArray:
-    mean = (total - dropped) / count
-    spread = np.sqrt(np.maximum((squares - dropped**2) / count - mean**2, LEAST_SPREAD**2))
-    return np.asarray((likeness - mean) / spread)
-
-
-def standing_of_all(
-    first: Points, second: Points, left: Neighbours, right: Neighbours, number: IntArray
-) -> FloatArray:
-    """(m, m): every account of ``first`` with every one of ``second``.
-
-    ``number`` is how the neighbours call the rows. Row *i* of both is one account, whose standing
-    with itself is on the diagonal: what a matched pair looks like.
-    """
-    likeness = first.alike(second).astype(np.float64)
-    return (_all(likeness, left, number) + _all(likeness.T, right, number).T) / 2.0
-
-
-def _all(likeness: FloatArray, near: Neighbours, number: IntArray) -> FloatArray:
-    values = near.likeness.astype(np.float64)
-    dropped = np.repeat(values[:, -1:], len(number), axis=1)
-    order = np.argsort(number)
-    place = np.searchsorted(number[order], near.ids).clip(max=len(number) - 1)
-    known = number[order][place] == near.ids
-    row, column = np.nonzero(known)
-    dropped[row, order[place[row, column]]] = values[row, column]
-    total, squares = values.sum(axis=1)[:, None], (values**2).sum(axis=1)[:, None]
-    return _standardised(likeness, total, squares, dropped, values.shape[1] - 1)

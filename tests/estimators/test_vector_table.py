@@ -249,7 +249,7 @@ def test_what_embed_writes_is_learnt_from(tmp_path: Path) -> None:
 
 # -- clusters --------------------------------------------------------------------------------------
 
-FEW: dict[str, Any] = {**SMALL, "max_epochs": 6, "warm_up": 4}
+FEW: dict[str, Any] = {**SMALL, "max_epochs": 2, "warm_up": 5, "batch_size": 64}
 
 
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,15 +266,13 @@ def apart(n: int = 1500) -> tuple[Any, Any]:
     """Three clusters far from each other, one after the other, and forty rows far from all."""
     X, y = blobs(n)
     X += 6.0 * np.eye(8, dtype=np.float32)[np.unique(y, return_inverse=True)[1]]
-    X[::38] *= 12.0
+    X[::38] *= 4.0
     return X, y
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"n_members": 2}, {"n_init": 2}, {"initialization": "random"}]
-)
+@pytest.mark.parametrize("more", [{"n_members": 2, "n_init": 2}, {"initialization": "random"}])
 def test_clusters_of_a_table_are_those_of_memory(tmp_path: Path, more: dict[str, Any]) -> None:
-    X, _ = apart()
+    X, _ = apart(500)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"vector": list(X)}), path)  # no labels are needed
     with warnings.catch_warnings():
@@ -298,6 +296,11 @@ def test_clusters_in_the_order_of_runs_are_those_of_memory_in_that_order(
     path = write_arrow(tmp_path / "a.arrow", arrow_table(X, y))
     stored = MixtureVAEClusterer(3, **FEW).fit(path)
     plain = MixtureVAEClusterer(3, **FEW).fit(X)
+    shuffled = np.random.default_rng(0).permuted(X, axis=0)  # control: nothing to be found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)
+        lost = MixtureVAEClusterer(3, **FEW).fit(shuffled)
+    assert adjusted_rand_score(y, lost.labels_) < 0.2
 
     def in_runs(fleet: Any, *parts: Any) -> Assignment:
         found = assign(fleet, *parts)
@@ -310,11 +313,6 @@ def test_clusters_in_the_order_of_runs_are_those_of_memory_in_that_order(
     assert not np.array_equal(plain.predict_log_proba(X), stored.predict_log_proba(X))  # control
     for model in (stored, plain):
         assert adjusted_rand_score(y, model.labels_) > 0.9
-    shuffled = np.random.default_rng(0).permuted(X, axis=0)  # control: nothing to be found
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ClusterWarning)
-        lost = MixtureVAEClusterer(3, **FEW).fit(shuffled)
-    assert adjusted_rand_score(y, lost.labels_) < 0.2
 
 
 def test_a_start_at_a_part_labels_all_rows_but_those_far_out() -> None:

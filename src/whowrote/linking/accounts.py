@@ -47,6 +47,8 @@ SHRINKAGE = 0.3
 """The share of the sphere in the scatter inside accounts."""
 LEAST_SPREAD = 1e-3
 """Of accounts along an axis, in units of that of texts."""
+LEAST_TOLD = 0.02
+"""The same, for an axis to count where a graph of neighbours is searched."""
 TAIL = 2.0
 """The degrees of freedom by which accounts far out are drawn in, for each dimension."""
 STEPS = 4
@@ -180,8 +182,10 @@ class Points:
     def for_products(self) -> tuple[Unit, Unit]:
         """Rows to ask with and rows to be found whose inner products order much as s does.
 
-        As if the other account had the usual number of texts.
+        As if the other account had the usual number of texts, without the axes along which
+        accounts hardly differ.
         """
+        told = self.spread > LEAST_TOLD
         r = np.stack([self.reliability(level) for level in range(1 + self.level.max())])
         usual = r[int(np.median(self.level))]
         free = 1.0 - r**2 * usual**2
@@ -189,6 +193,7 @@ class Points:
         square = (-0.5 * r**2 * usual**2 / free).astype(np.float32)
         bias = np.einsum("ij,ij->i", self.z**2, square[self.level])
         bias -= 0.5 * np.log(free).sum(axis=1)[self.level].astype(np.float32)
+        shrunk = shrunk[:, told] if told.any() else shrunk
         asked = np.column_stack([shrunk, np.ones(len(self), np.float32)])
         return asked, np.column_stack([shrunk, bias])
 
@@ -289,7 +294,7 @@ MOST_EXACT = 30_000
 BLOCK = 1024
 SAMPLE = 500
 LEAST_RECALL = 0.98
-WIDTHS = (200, 400, 800, 1600)
+WIDTHS = (400, 800, 1600, 3200)
 """How widely a graph of neighbours is searched: the first at which enough are found."""
 WEIGHED = 4
 """Of so many rows that are looked at in the graph, one is weighed."""

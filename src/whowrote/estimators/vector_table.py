@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -377,6 +377,30 @@ def table_columns(estimator: Any, table: VectorTable, *, reset: bool) -> VectorT
             f"{learnt}; give those of the same extractor"
         )
     return table
+
+
+def answering(model: Any, *, every: bool = False) -> Callable[[FloatArray], dict[str, Any]]:
+    """Columns of answers for rows: the likeliest class or cluster, and its probability.
+
+    ``every``: the probabilities of all, in the order of ``classes_``, as a list.
+    """
+    import pyarrow as pa
+
+    classes = getattr(model, "classes_", None)
+
+    def answer(rows: FloatArray) -> dict[str, Any]:
+        probability = np.exp(model.predict_log_proba(rows))
+        best = probability.argmax(axis=1)
+        likeliest = probability[np.arange(len(best)), best].astype(np.float32)
+        named = pa.array(best if classes is None else classes[best])
+        found = {"predicted": named, "probability": pa.array(likeliest)}
+        if every:
+            flat = pa.array(probability.astype(np.float32).ravel())
+            listed = pa.FixedSizeListArray.from_arrays(flat, probability.shape[1])
+            found["probabilities"] = listed
+        return found
+
+    return answer
 
 
 # -- files ---------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ def main() -> None:
     asked.add_argument("--millions", type=float, nargs="+", default=[1, 2, 5])
     asked.add_argument("--epochs", type=int, default=2, help="two at least")
     asked.add_argument("--folder", type=Path, help="where the tables go for a while")
+    asked.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     asked.add_argument("--orders", action="store_true", help="compare orders of reading")
     asked.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = asked.parse_args()
@@ -223,7 +224,7 @@ def main() -> None:
                 raise SystemExit(f"{size / 1e9:.0f} GB are needed and {free / 1e9:.0f} are free")
             path = Path(folder) / "rows.arrow"
             write(path, n)
-            for way in WAYS:
+            for way in given.ways:
                 command = [sys.executable, __file__, "--one", way, str(path)]
                 command += ["--epochs", str(given.epochs)]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,6 +1,7 @@
 """Nearest neighbours: exact ones are, and a graph says how many it missed."""
 
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from planted_accounts import points
 from whowrote.errors import InputError
 from whowrote.linking import accounts as module
-from whowrote.linking.accounts import Points, exact_neighbours, neighbours
+from whowrote.linking.accounts import Neighbours, Points, exact_neighbours, neighbours
 
 
 def some(n: int, size: int = 16) -> Points:
@@ -27,9 +28,19 @@ def test_exact_neighbours_are_those_of_a_full_sort_and_never_oneself() -> None:
     assert found.recall == 1.0
 
 
-def test_a_graph_finds_nearly_all_and_says_how_many() -> None:
+def test_a_graph_finds_nearly_all_and_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK", 32)  # so that the graph is built piece by piece
+    monkeypatch.setattr(module, "WIDTHS", (100, 200))
+    asked = list[int]()
+
+    def watched(queries: Points, *more: Any) -> Neighbours:
+        asked.append(len(queries))
+        return exact_neighbours(queries, *more)
+
+    monkeypatch.setattr(module, "exact_neighbours", watched)
     X = some(2000)
     found = neighbours(X, X, 7, same=True, most_exact=100)
+    assert asked == [module.SAMPLE]  # not all of them: the graph was enough
     truth = exact_neighbours(X, X, 7, np.arange(2000))
     hits = [len(np.intersect1d(a, b)) for a, b in zip(found.ids, truth.ids, strict=True)]
     assert found.recall >= 0.98
@@ -43,6 +54,9 @@ def test_the_graph_asks_in_much_the_order_of_the_ratio() -> None:
     """Accounts of two and of ten texts: what products alone would miss is few."""
     X = some(600)
     asked, rows = X.for_products()
+    assert asked.flags.c_contiguous
+    assert rows.flags.c_contiguous
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0, rtol=1e-5)
     wanted, surrogate = X.alike(X), asked @ rows.T
     np.fill_diagonal(wanted, -np.inf)
     np.fill_diagonal(surrogate, -np.inf)

@@ -194,8 +194,14 @@ class Points:
         bias = np.einsum("ij,ij->i", self.z**2, square[self.level])
         bias -= 0.5 * np.log(free).sum(axis=1)[self.level].astype(np.float32)
         shrunk = shrunk[:, told] if told.any() else shrunk
-        asked = np.column_stack([shrunk, np.ones(len(self), np.float32)])
-        return asked, np.column_stack([shrunk, bias])
+        rows = np.column_stack([shrunk, bias])
+        length = (rows**2).sum(axis=1)
+        rest = np.sqrt(np.maximum(length.max() - length, 0.0))  # all of one length, for the graph
+        rows = np.column_stack([rows, rest]) / np.sqrt(length.max())
+        asked = np.column_stack([shrunk, np.ones(len(self)), np.zeros(len(self))])
+        asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+        # voyager reads memory as it lies, row after row, whatever the strides are.
+        return np.ascontiguousarray(asked, np.float32), np.ascontiguousarray(rows, np.float32)
 
 
 @dataclass(frozen=True)

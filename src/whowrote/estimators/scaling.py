@@ -97,16 +97,19 @@ class Scaling:
         self, X: Any, labels: NDArray[np.int64] | None, device: torch.device, dtype: torch.dtype
     ) -> Rows:
         """The rows of the model on their device; those of a table as they are asked for."""
-        codes = np.broadcast_to(np.int64(UNLABELLED), X.shape[0]) if labels is None else labels
         if isinstance(X, VectorTable):
-            return self._stored(X, codes, device, dtype)
-        codes = np.ascontiguousarray(codes)
+            return self._stored(X, labels, device, dtype)
+        codes = np.full(X.shape[0], UNLABELLED) if labels is None else labels
         targets = self.observations(X, dtype).to(device)
         inputs = None if self.projection is None else self._sparse(X, device, dtype)
         return Rows(targets, torch.as_tensor(codes, dtype=torch.long, device=device), inputs)
 
     def _stored(
-        self, X: VectorTable, codes: NDArray[np.int64], device: torch.device, dtype: torch.dtype
+        self,
+        X: VectorTable,
+        codes: NDArray[np.int64] | None,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> StoredRows:
         def read(index: torch.Tensor, in_runs: bool) -> torch.Tensor:
             numbers = index.reshape(-1).cpu().numpy()
@@ -114,8 +117,8 @@ class Scaling:
             return self.observations(found, dtype).to(device).reshape(*index.shape, -1)
 
         nothing = torch.full((1, X.shape[1]), torch.nan, device=device, dtype=dtype)
-        if not codes.strides[0]:  # one label for all of millions
-            labels = torch.full((1,), int(codes[0]), device=device).expand(len(codes))
+        if codes is None:  # one for all of millions
+            labels = torch.full((1,), UNLABELLED, device=device).expand(len(X))
         else:
             labels = torch.as_tensor(codes, device=device)  # of four bytes, where a table has some
         return StoredRows(nothing.expand(X.shape), labels, read=read)

@@ -5,14 +5,16 @@ model is learnt from the file, in a process of its own for each number of rows. 
 core (on a busy machine, a clock says little), of the last epoch and of the whole fit. Memory is the
 highest while the table is learnt from: anonymous pages (RssAnon) and all pages (RSS, with those of
 mapped files), looked at ten times a second, and how much of it is more than after a fit of 25,000
-rows in memory. Beside it stands the simplest thing that learns from blocks: a linear classifier of
-scikit-learn by ``partial_fit``, one pass.
+rows in memory. The clusterer is measured in the same way. Beside them stands the simplest thing
+that learns from blocks: a linear classifier of scikit-learn by ``partial_fit``, one pass. Narrow
+rows in large steps show what is held for each row (``--width 10 --batch 16384``).
 
 ``--orders`` is about why rows are learnt from in runs of neighbours: seconds of a clock to read a
 million rows, and bytes asked of the disk, with none of the file in the cache of the system and with
 all of it; of rows at random a tenth is read.
 
 Command:  OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py [--millions 1 2 5] [--epochs 2]
+          [--ways whowrote clusters SGDClassifier.partial_fit] [--width 200] [--batch 1024]
           OMP_NUM_THREADS=1 python benchmarks/bench_out_of_core.py --orders
 Hardware: one core, 5 GB of disk; some eight minutes of the core, most of them for 5 millions.
 Expect:   the same core-seconds a row, within a few per cent; less than 2 GB resident.
@@ -36,7 +38,9 @@ from typing import Any
 
 import numpy as np
 
-WIDTH, AUTHORS, BLOCK, HELD_OUT = 200, 20, 50_000, 20_000
+AUTHORS, BLOCK, HELD_OUT = 20, 50_000, 20_000
+WIDTH, BATCH = 200, 1024
+"""Numbers of a row, and rows of a step, unless others are given."""
 NEAR, LONG = 0.15, 2.5
 """How far apart authors are, and how far each spreads in a direction of their own."""
 
@@ -115,7 +119,8 @@ def ours(path: Path, epochs: int) -> dict[str, Any]:
     """The classifier."""
     from whowrote.estimators import MixtureVAEClassifier, VectorTable
 
-    made = partial(MixtureVAEClassifier, hidden=64, latent_dim=19, batch_size=1024, random_state=0)
+    settings = {"hidden": 64, "latent_dim": 19, "batch_size": BATCH, "random_state": 0}
+    made = partial(MixtureVAEClassifier, **settings)
     made(max_epochs=1).fit(*rows_of(10**6, 25_000))
     ends = list[float]()
     with Watched() as memory:
@@ -127,6 +132,28 @@ def ours(path: Path, epochs: int) -> dict[str, Any]:
     X, y = rows_of(10**6 + 1, HELD_OUT)
     told = {"epoch": (ends[-1] - ends[0]) / (len(ends) - 1), "all": worked}
     return told | {"error": 1 - model.score(X, y)} | memory.told()
+
+
+def clustered(path: Path, epochs: int) -> dict[str, Any]:
+    """The clusterer, one epoch with provisional labels first; error: rows in another cluster."""
+    from whowrote.estimators import MixtureVAEClusterer, VectorTable
+    from whowrote.metrics import matched_share
+
+    settings = {"latent_dim": 19, "batch_size": BATCH, "warm_up": 1, "random_state": 0}
+    made = partial(MixtureVAEClusterer, AUTHORS, **settings)
+    made(max_epochs=1).fit(rows_of(10**6, 25_000)[0])
+    ends = list[float]()
+    with Watched() as memory:
+        began = process_time()
+        model = made(max_epochs=epochs).fit(
+            VectorTable(path), callbacks=lambda record: ends.append(process_time())
+        )
+        worked = process_time() - began
+    X, y = rows_of(10**6 + 1, HELD_OUT)
+    table = np.zeros((AUTHORS, AUTHORS), dtype=np.int64)
+    np.add.at(table, (y, model.predict(X)), 1)
+    told = {"epoch": (ends[-1] - ends[1]) / (len(ends) - 2), "all": worked}
+    return told | {"error": 1 - matched_share(table)} | memory.told()
 
 
 def simplest(path: Path, epochs: int) -> dict[str, Any]:
@@ -194,7 +221,7 @@ def read_bytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes"))
 
 
-WAYS = {"whowrote": ours, "SGDClassifier.partial_fit": simplest}
+WAYS = {"whowrote": ours, "clusters": clustered, "SGDClassifier.partial_fit": simplest}
 
 
 def main() -> None:
@@ -203,9 +230,13 @@ def main() -> None:
     asked.add_argument("--millions", type=float, nargs="+", default=[1, 2, 5])
     asked.add_argument("--epochs", type=int, default=2, help="two at least")
     asked.add_argument("--folder", type=Path, help="where the tables go for a while")
+    asked.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
     asked.add_argument("--orders", action="store_true", help="compare orders of reading")
+    asked.add_argument("--width", type=int, default=WIDTH)
+    asked.add_argument("--batch", type=int, default=BATCH)
     asked.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = asked.parse_args()
+    globals().update(WIDTH=given.width, BATCH=given.batch)
     if given.one:
         print(json.dumps(WAYS[given.one[0]](Path(given.one[1]), given.epochs)))
         return
@@ -223,9 +254,10 @@ def main() -> None:
                 raise SystemExit(f"{size / 1e9:.0f} GB are needed and {free / 1e9:.0f} are free")
             path = Path(folder) / "rows.arrow"
             write(path, n)
-            for way in WAYS:
+            for way in given.ways:
                 command = [sys.executable, __file__, "--one", way, str(path)]
-                command += ["--epochs", str(given.epochs)]
+                command += ["--epochs", str(given.epochs), "--width", str(WIDTH)]
+                command += ["--batch", str(BATCH)]
                 done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
                 found = json.loads(done.stdout.splitlines()[-1])
                 ratio = found["epoch"] / millions / first.setdefault(way, found["epoch"] / millions)

@@ -37,9 +37,9 @@ from whowrote.corpus.texts import load
 from whowrote.features import NGrams
 from whowrote.features.streaming import Choice
 from whowrote.files import write_text
-from whowrote.linking.accounts import Accounts, find_copies
+from whowrote.linking.accounts import Accounts
 from whowrote.linking.discovery import Found, find_links
-from whowrote.linking.linker import NGRAMS, STYLE, sketches
+from whowrote.linking.linker import NGRAMS, STYLE, find_copies, sketches
 
 OUT = Path(__file__).parent / "results" / "linking.json"
 LEAST, MOST, ASKED, REVIEWS = 3, 10, 0.05, 200

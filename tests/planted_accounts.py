@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from whowrote.linking.accounts import Accounts
+from whowrote.linking.accounts import Accounts, Points, texts_of
 
 VIEW = "style vectors"
 
@@ -25,3 +25,13 @@ def planted(
         np.zeros(len(person), dtype=np.int64),
     )
     return accounts, {(one, people + one) for one in range(links)}
+
+
+def points(n: int, seed: int, size: int = 6) -> Points:
+    """Accounts of one view, worth one, two, four or eight texts."""
+    random = np.random.default_rng(seed)
+    spread, level = np.linspace(0.3, 3.0, size), 4 * random.integers(4, size=n)
+    z = random.standard_normal((n, size))
+    x = z * np.sqrt(spread + 1 / texts_of(level)[:, None])
+    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return Points(z.astype(np.float32), unit.astype(np.float32), level, spread)

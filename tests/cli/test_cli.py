@@ -74,7 +74,7 @@ def test_every_command_is_listed_and_those_of_other_packages_too() -> None:
             "inspect",
             "audit",
         ),
-        *("case", "demo", "embed", "sweep", "extractor", "experiment"),
+        *("case", "demo", "embed", "vectors", "sweep", "extractor", "experiment"),
         *("zeta", "tree", "distances", "compare", "stress"),
         *("demo", "embed", "sweep", "extractor", "experiment"),
         *("demo", "embed", "sweep", "extractor", "experiment", "serve"),

@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from whowrote import MixtureVAEClassifier, MixtureVAEClusterer
 from whowrote.errors import ClusterWarning, InputError
 from whowrote.estimators.clusterer import (
+    Shares,
     inlier_mask,
     latent_mixture,
     merged,
@@ -229,9 +230,9 @@ GOOD = shares((0.98, 0.01, 0.01), (0.01, 0.9, 0.09), (0.0, 0.3, 0.7))
 
 
 def test_good_clusters_do_not_warn() -> None:
-    warn_of_clusters(GOOD, np.repeat([2, 0, 1], 10))  # in tests a warning is an error
-    warn_of_clusters(GOOD)
-    warn_of_clusters(np.ones((5, 1)), np.zeros(5, dtype=np.int64))
+    warn_of_clusters(Shares.of([GOOD]), np.repeat([2, 0, 1], 10))  # in tests a warning is an error
+    warn_of_clusters(Shares.of([GOOD]))
+    warn_of_clusters(Shares.of([np.ones((5, 1))]), np.zeros(5, dtype=np.int64))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_empty_and_merged_clusters_warn_with_the_cure(
     gamma: np.ndarray, provisional: Any, message: str
 ) -> None:
     with pytest.warns(ClusterWarning, match=message) as caught:
-        warn_of_clusters(gamma, provisional)
+        warn_of_clusters(Shares.of([gamma]), provisional)
     assert "n_init=5" in str(caught[0].message)
 
 
@@ -259,7 +260,9 @@ def test_outliers_and_cut_clusters_are_not_taken_for_merged_ones() -> None:
     assert merged(labels, np.where(np.arange(30) < 9, -1, labels), 3) == {}
     cut = np.repeat([0, 1, 2, 2], [12, 6, 6, 6])  # one provisional cluster ends up in two
     assert merged(labels, cut, 3) == {}
-    assert overlapping(np.array([[1.0, 1e-9], [1.0, 1e-9]])) == []  # empty, not overlapping
+    assert (
+        overlapping(Shares.of([np.array([[1.0, 1e-9], [1.0, 1e-9]])])) == []
+    )  # empty, not overlapping
 
 
 def test_a_fit_that_merges_two_clusters_warns(blobs: Any, quick_for_both: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.metrics import adjusted_rand_score
 
-from whowrote.errors import DataWarning, InputError
+from whowrote.errors import ClusterWarning, DataWarning, InputError
 from whowrote.estimators import MixtureVAEClassifier, MixtureVAEClusterer, VectorTable
 from whowrote.estimators import vector_table as module
+from whowrote.estimators.clusterer import Shares, StartMixture
 from whowrote.estimators.labels import labels_of, read_labels
 from whowrote.estimators.scaling import Scaling, learn_scaling
 from whowrote.features.streaming import Choice, embed_corpus
@@ -244,6 +247,99 @@ def test_what_embed_writes_is_learnt_from(tmp_path: Path) -> None:
     assert model.score(VectorTable(done.out)[:], ["ab"[n % 2] for n in range(24)]) > 0.9
 
 
+# -- clusters --------------------------------------------------------------------------------------
+
+FEW: dict[str, Any] = {**SMALL, "max_epochs": 2, "warm_up": 5, "batch_size": 64}
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of 200 rows, a start that looks at 400, and blocks of 256."""
+    monkeypatch.setattr(module, "RUN_BYTES", 10 * 8 * 4)
+    monkeypatch.setattr(module, "WINDOW_BYTES", 20 * 10 * 8 * 4)
+    monkeypatch.setattr(module, "LEAST_WINDOW", 2)
+    monkeypatch.setattr("whowrote.estimators.clusterer.MIXTURE_ROWS", 400)
+    monkeypatch.setattr("whowrote.estimators.scaling.BLOCK", 256)
+    monkeypatch.setattr(module, "BLOCK", 256)
+
+
+def apart(n: int = 1500) -> tuple[Any, Any]:
+    """Three clusters far from each other, one after the other, and forty rows far from all."""
+    X, y = blobs(n)
+    X += 6.0 * np.eye(8, dtype=np.float32)[np.unique(y, return_inverse=True)[1]]
+    X[::38] *= 4.0
+    return X, y
+
+
+@pytest.mark.parametrize("more", [{"n_members": 2, "n_init": 2}, {"initialization": "random"}])
+def test_clusters_of_a_table_are_those_of_memory(tmp_path: Path, more: dict[str, Any]) -> None:
+    X, _ = apart(500)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"vector": list(X)}), path)  # no labels are needed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)  # of the random start
+        one = MixtureVAEClusterer(3, **FEW, **more).fit(X)
+        two = MixtureVAEClusterer(3, **FEW, **more).fit(path)
+        other = MixtureVAEClusterer(3, **{**FEW, "random_state": 1}, **more).fit(path)  # control
+    assert one.labels_.tolist() == two.labels_.tolist() == two.predict(path).tolist()
+    assert np.array_equal(one.predict_log_proba(X), two.predict_log_proba(path))
+    assert np.array_equal(one.typicality(X), two.typicality(X))
+    assert one.lower_bound_ == two.lower_bound_
+    assert not np.array_equal(one.predict_log_proba(X), other.predict_log_proba(X))
+
+
+def test_clusters_in_the_order_of_runs_are_those_of_memory_in_that_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table of many windows, whose start looks at a part of it."""
+    cut_small(monkeypatch)
+    X, y = apart()
+    path = write_arrow(tmp_path / "a.arrow", arrow_table(X, y))
+    stored = MixtureVAEClusterer(3, **FEW).fit(path)
+    plain = MixtureVAEClusterer(3, **FEW).fit(X)
+    shuffled = np.random.default_rng(0).permuted(X, axis=0)  # control: nothing to be found
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)
+        lost = MixtureVAEClusterer(3, **FEW).fit(shuffled)
+    assert adjusted_rand_score(y, lost.labels_) < 0.2
+
+    def in_runs(fleet: Any, *parts: Any) -> Assignment:
+        found = assign(fleet, *parts)
+        return Assignment(found.train, found.validation, Runs(10, 20))
+
+    monkeypatch.setattr("whowrote.estimators.clusterer.assign", in_runs)
+    memory = MixtureVAEClusterer(3, **FEW).fit(X)
+    assert np.array_equal(memory.predict_log_proba(X), stored.predict_log_proba(X))
+    assert memory.labels_.tolist() == stored.labels_.tolist()
+    assert not np.array_equal(plain.predict_log_proba(X), stored.predict_log_proba(X))  # control
+    for model in (stored, plain):
+        assert adjusted_rand_score(y, model.labels_) > 0.9
+
+
+def test_a_start_at_a_part_labels_all_rows_but_those_far_out() -> None:
+    X, y = apart(3000)
+    far = np.arange(3000) % 38 == 0
+    some = np.random.default_rng(0).choice(3000, 500, replace=False)
+    start, own = StartMixture.learn(X[some].astype(np.float64), 3, 0)
+    found = start.labels(X.astype(np.float64))
+    assert (found[far] == -1).mean() > 0.95
+    assert 0.05 < (found == -1).mean() < 0.15
+    known = found >= 0
+    assert adjusted_rand_score(y[known], found[known]) > 0.95
+    assert ((own == -1) == (found[some] == -1)).mean() > 0.9
+
+
+def test_shares_of_parts_are_those_of_all() -> None:
+    gamma = np.random.default_rng(0).dirichlet(np.ones(4), 90)
+    whole, parts = Shares.of([gamma]), Shares.of(np.split(gamma, [20, 21, 80]))
+    assert whole.labels.tolist() == parts.labels.tolist() == gamma.argmax(axis=1).tolist()
+    np.testing.assert_allclose(whole.both, parts.both)
+    np.testing.assert_allclose(whole.total, gamma.sum(axis=0))
+    assert whole.both[1, 3] == pytest.approx(np.minimum(gamma[:, 1], gamma[:, 3]).sum())
+    order = np.array([2, 0, 3, 1])
+    np.testing.assert_allclose(whole.reordered(order).both, Shares.of([gamma[:, order]]).both)
+    assert whole.reordered(order).labels.tolist() == gamma[:, order].argmax(axis=1).tolist()
+
+
 # -- the copy --------------------------------------------------------------------------------------
 
 
@@ -326,7 +422,7 @@ def broken(folder: Path, what: str) -> Path:
         ("unlabelled", "all 60 labels of .* are missing"),
         ("numbers", "of type double; they must be text or whole numbers"),
         ("empty", "has no rows"),
-        ("widths", "has vectors of 7 numbers .* and the file before it 8"),
+        ("widths", "has vectors of 7 numbers .* and the file before it vectors of 8"),
         ("null vector", "rows without a whole vector"),
     ],
 )
@@ -341,8 +437,8 @@ def test_what_a_table_cannot_do_is_a_sentence(tmp_path: Path) -> None:
     X, y = blobs(200)
     path = write_arrow(tmp_path / "a.arrow", arrow_table(X, y))
     model = MixtureVAEClassifier(**SMALL)
-    with pytest.raises(InputError, match="give an array, such as a part of it"):
-        MixtureVAEClusterer(3).fit(path)
+    with pytest.raises(InputError, match="say how much by validation_fraction"):
+        MixtureVAEClusterer(3).fit(path, validation=X[:9])
     with pytest.raises(InputError, match="say how much by validation_fraction"):
         model.fit(path, validation=(X[:9], y[:9]))
     with pytest.raises(InputError, match="it must be a dense array with a column per class"):

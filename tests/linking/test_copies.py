@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from whowrote.linking.accounts import Accounts, find_copies, halves
+from whowrote.linking.accounts import Accounts, halves
+from whowrote.linking.linker import find_copies
 
 WORDS = [f"word{number}" for number in range(400)]
 

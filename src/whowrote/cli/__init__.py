@@ -41,9 +41,11 @@ COMMANDS = {
     **dict.fromkeys(("verify", "enroll", "inspect"), "models"),
     "audit": "corpora",
     "case": "cases",
-    "serve": "measures",
+    "serve": "cases",
     "demo": "measures",
-    **dict.fromkeys(("embed", "sweep", "extractor"), "vectors"),
+    **dict.fromkeys(("embed", "vectors"), "vectors"),
+    "sweep": "measures",
+    "extractor": "vectors",
 }
 """The module of each command, in the order of ``whowrote --help``."""
 PLUGINS = "whowrote.commands"

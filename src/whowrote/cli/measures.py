@@ -1,9 +1,9 @@
-"""Commands that measure and show: ``evaluate`` on one's own corpus, ``demo``, ``serve``."""
+"""Commands that measure: ``evaluate`` on one's own corpus, ``demo``, ``sweep`` over settings."""
 
 from __future__ import annotations
 
 import json
-import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,17 +22,22 @@ from whowrote.cli.options import (
     between,
     corpus_options,
     folder_to_write,
+    on_gpus,
     say,
+    told_on_stderr,
 )
-from whowrote.errors import InputError
 from whowrote.formatting import fine_percent, percent, screen, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from whowrote.demo import Answer, DemoResult, Score
     from whowrote.evaluation import CrossValidation, Method
     from whowrote.held_out import LeftOut
+    from whowrote.sweep import Choice, Results, Row
+    from whowrote.sweep import Config as SweepConfig
 
 
 CONFUSIONS = 5
@@ -302,82 +307,125 @@ def _share(score: Score) -> str:
     return f"{score.right} of {score.n} right (95 % interval {low:.0%} to {high:.0%})"
 
 
-EXTRA = "pip install 'whowrote[web]'"
-DEMO = "presidents"
+# -- whowrote sweep ------------------------------------------------------------------------------
+
+BY = ("component", "share")
 
 
-def serve(
-    model: Annotated[
-        Path | None, typer.Argument(help="The folder that `whowrote train` wrote; may be left out.")
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A TOML file: data, splits, grid, fit, search.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the records; CONFIG.records beside the file if not given."),
     ] = None,
-    port: Annotated[
-        int, typer.Option(callback=between(0, 65535), help="0 takes a free one.")
-    ] = 8765,
-    host: Annotated[
-        str, typer.Option(help="The address to listen at; beyond this machine a token is demanded.")
-    ] = "127.0.0.1",
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="WHOWROTE_TOKEN", help="The token to demand; made up where needed."),
-    ] = None,
-    models: Annotated[
-        Path, typer.Option(help="The folder in which the page saves and finds models.")
-    ] = Path("whowrote-models"),
-    cases: Annotated[
-        Path, typer.Option(help="The folder in which the page keeps cases, with their texts.")
-    ] = Path("whowrote-cases"),
-    demo: Annotated[
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    test: Annotated[
         bool,
-        typer.Option("--demo", help="Twelve presidents, learnt first if that was not done before."),
+        typer.Option("--test", help="Show test errors too. To be read once, at the end."),
     ] = False,
+    ray: Ray = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Open a local page and an HTTP interface: ask, compare, keep cases, train, read the card.
+    """Fit a grid of models on every split, and show the best by development error.
 
-    Binds to this machine alone unless --host says otherwise. Texts that are asked about stay in
-    memory and are never logged. The interface is described at /openapi.json. Needs the extra
-    `web`.
+    Writes one small record per fit. A sweep that was stopped goes on where it was when started
+    again, and a finished one only reads its records. The file names a data set (`.npz` with X and
+    y, or `.parquet`), splits, and lists of values for parameters:
 
-    Example: `whowrote serve letters.model`
+        [data]
+        vectors = "vectors.npz"
 
-    Example: `whowrote serve --demo --port 0` (a model of twelve presidents, at a free port)
+        [splits]
+        folds = 5
 
-    Example: `whowrote serve letters.model --host 0.0.0.0` (to others too: prints a token)
+        [grid]
+        component = ["student-t", "gaussian"]
+        latent_dim = [20, 50]
+
+    Example: `whowrote sweep grid.toml --out results/grid --device cuda`
     """
-    _require_extra()
-    from whowrote.web.limits import access_for
-    from whowrote.web.server import bound_socket, create_app, run
+    from whowrote.distributed import machines_of
+    from whowrote.drafts import probe
+    from whowrote.sweep import RecordWarning, read_config, run_config
 
-    access = access_for(host, token)
-    if demo and model is None:
-        model = _demo_model(models)
-    listening = bound_socket(host, port)
-    app = create_app(model, models=models, cases=cases, access=access)
-    name = f"[{host}]" if ":" in host else host
-    key = f"/?token={access.token}" if access.token else "/"
-    say(f"Page: http://{name}:{listening.getsockname()[1]}{key} (Ctrl-C ends it)")
-    run(app, listening)
-
-
-def _require_extra() -> None:
-    from importlib.util import find_spec
-
-    needed = ("fastapi", "uvicorn", "sse_starlette", "python_multipart", "jinja2")
-    missing = [name for name in needed if find_spec(name) is None]
-    if missing:
-        raise InputError(f"the page needs {', '.join(missing)}, not installed here: {EXTRA}")
+    asked = read_config(config)
+    folder = config.with_suffix(".records") if out is None else out
+    probe(folder, folder=True)
+    with told_on_stderr(RecordWarning), machines_of(ray, gpus=on_gpus(device)) as machines:
+        results = run_config(asked, folder, device=device, progress=not quiet, machines=machines)
+    best = results.best(BY)
+    rows = results.table(BY) if test else []
+    if as_json:
+        say(json.dumps(_sweep_summary(folder, results, best, rows)))
+    else:
+        _show_sweep(asked, folder, results, best, rows)
 
 
-def _demo_model(models: Path) -> Path:
-    """The model of the demo, learnt from addresses that come with the installation."""
-    from whowrote.attribution.jobs import train_model
-    from whowrote.demo import OUTSIDER, as_corpus, hold_out, read_addresses
-    from whowrote.progress import stage_bars
+def _sweep_summary(
+    folder: Path, results: Results, best: Sequence[Choice], rows: Sequence[Row]
+) -> dict[str, Any]:
+    chosen = [
+        {
+            **choice.key,
+            "configuration": choice.configuration,
+            "development_error": choice.development_error,
+            "development_log_loss": choice.development_log_loss,
+            "n_candidates": choice.n_candidates,
+        }
+        for choice in best
+    ]
+    summary: dict[str, Any] = {
+        "records": str(folder),
+        "n_fits": len(results),
+        "n_diverged": results.n_diverged,
+        "best": chosen,
+    }
+    return summary | ({"test": [asdict(row) for row in rows]} if rows else {})
 
-    out = models / f"{DEMO}.model"
-    if not out.is_dir():
-        say("Learning twelve presidents, once; about a minute.")
-        trial = hold_out(read_addresses(), presidents=12, outsider=OUTSIDER, seed=0)
-        os.makedirs(models, exist_ok=True)
-        with stage_bars():
-            train_model(as_corpus(trial.training), out)
-    return out
+
+def _show_sweep(
+    asked: SweepConfig,
+    folder: Path,
+    results: Results,
+    best: Sequence[Choice],
+    rows: Sequence[Row],
+) -> None:
+    console = screen()
+    varied = [name for name in asked.varied if name not in BY]
+    console.print(_best_table(best, [n for n in varied if _differs(results, n)]))
+    if rows:
+        console.print("", _test_table(rows), sep="\n")
+    diverged = f", {results.n_diverged} diverged" if results.n_diverged else ""
+    line = f"Records: {folder} ({len(results)} fits{diverged})"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _differs(results: Results, name: str) -> bool:
+    return len({str(record.configuration[name]) for record in results}) > 1
+
+
+def _best_table(best: Sequence[Choice], varied: Sequence[str]) -> Table:
+    columns = (*BY, *varied, ">development error", ">of")
+    made = table("Best configuration by development error", *columns, pad_edge=False)
+    for choice in best:
+        values = [*choice.key.values(), *(choice.configuration[name] for name in varied)]
+        error = f"{choice.development_error:.2%}"
+        made.add_row(*map(_cell, values), error, str(choice.n_candidates))
+    return made
+
+
+def _test_table(rows: Sequence[Row]) -> Table:
+    title = "Test error, every fold with its own choice by development error"
+    made = table(title, *BY, ">test error", ">sd", ">folds", ">fits", pad_edge=False)
+    for row in rows:
+        spread = "-" if row.test_sd is None else f"{row.test_sd:.2%}"
+        counts = str(row.n_folds), str(row.n_fits)
+        made.add_row(*map(_cell, row.key.values()), f"{row.test_error:.2%}", spread, *counts)
+    return made
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(map(_cell, value)) if isinstance(value, list) else str(value)

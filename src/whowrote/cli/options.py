@@ -180,3 +180,8 @@ def told_on_stderr(kind: type[Warning]) -> Iterator[None]:
         yield
     for warning in caught:
         say(f"whowrote: {warning.message}", err=True)
+
+
+def on_gpus(device: str | None) -> bool:
+    """Whether tasks on other machines ask for a GPU each."""
+    return device is not None and device.startswith("cuda")

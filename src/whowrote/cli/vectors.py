@@ -1,6 +1,7 @@
-"""Commands about vectors: ``embed`` makes them of a corpus, ``sweep`` fits many models to them.
+"""Commands about vectors: ``embed`` makes them of a corpus.
 
-``extractor train`` makes the weights of the neural feature extractor.
+``vectors`` fits a model to more of them than memory holds, and answers with it; ``extractor
+train`` makes the weights of the neural feature extractor.
 """
 
 from __future__ import annotations
@@ -20,26 +21,24 @@ from whowrote.cli.options import (
     AsJson,
     CorpusPath,
     Device,
+    Overwrite,
+    Quiet,
     Ray,
     Reading,
+    Seed,
     between,
     corpus_options,
+    on_gpus,
     say,
     told_on_stderr,
 )
-from whowrote.formatting import count, screen, table
+from whowrote.formatting import count, screen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.table import Table
-
     from whowrote.features.extractor.driver import Far, Outcome
     from whowrote.features.extractor.recipe import Config
     from whowrote.features.extractor.run import Evaluation, Step
     from whowrote.features.streaming import Embedded, Part
-    from whowrote.sweep import Choice, Results, Row
-    from whowrote.sweep import Config as SweepConfig
 
 
 Extractor = Annotated[
@@ -85,7 +84,7 @@ def embed(
     from whowrote.distributed import machines_of
     from whowrote.features.streaming import Choice, embed_corpus
 
-    gpus = _on_gpus(device)
+    gpus = on_gpus(device)
     with machines_of(ray, gpus=gpus) as machines, _texts_bar(wanted=not quiet) as show:
         done = embed_corpus(
             corpus,
@@ -104,11 +103,6 @@ def embed(
         say(json.dumps(done.to_dict()))
     elif not quiet:
         say(_embedded(done))
-
-
-def _on_gpus(device: str | None) -> bool:
-    """Whether tasks on other machines ask for a GPU each."""
-    return device is not None and device.startswith("cuda")
 
 
 def _embedded(done: Embedded) -> str:
@@ -155,6 +149,192 @@ def _texts_bar(wanted: bool) -> Iterator[Callable[[Part], None]]:
             bar.update(task, advance=part.texts, note=f"{speed:.0f} texts/s")
 
         yield show
+
+
+# -- whowrote vectors ----------------------------------------------------------------------------
+
+vectors = typer.Typer(
+    help="Fit a model to a table of vectors, of any size, and answer with it. "
+    "Example: `whowrote vectors fit levs.parquet --out levs.model`",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+VectorsPath = Annotated[
+    Path, typer.Argument(help="A Parquet or Arrow file of vectors, or a folder of some.")
+]
+VectorColumn = Annotated[
+    str | None, typer.Option(help="The column of lists, or the beginning of numbered columns.")
+]
+ModelOut = Annotated[Path, typer.Option(help="The file of the model to write.")]
+Members = Annotated[int, typer.Option(callback=between(1), help="Models that answer together.")]
+
+
+@vectors.callback()
+def _vectors() -> None:
+    """Fit a model to a table of vectors, of any size, and answer with it.
+
+    Example: `whowrote vectors fit levs.parquet --out levs.model`
+    """
+
+
+@vectors.command("fit")
+def fit_vectors(
+    levs: VectorsPath,
+    out: ModelOut,
+    labels: Annotated[str, typer.Option(help="The column of authors; missing: unknown.")] = (
+        "author"
+    ),
+    vector: VectorColumn = None,
+    component: Annotated[str, typer.Option(help="student-t or gaussian.")] = "student-t",
+    members: Members = 1,
+    epochs: Annotated[
+        int | None, typer.Option(callback=between(1), help="At most so many; by rule if not given.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Learn authors from a table of vectors that need not fit into memory.
+
+    The table is what `whowrote embed` writes, or any with a column of labels and one of lists of
+    numbers. Of anything but an uncompressed Arrow file a copy that is read by number is made beside
+    it, once. Held in memory are 256 MB of rows and some 30 bytes for each.
+
+    Example: `whowrote vectors fit levs.parquet --out levs.model --labels writer --epochs 20`
+    """
+    from whowrote.estimators import MixtureVAEClassifier, VectorTable
+
+    model = MixtureVAEClassifier(
+        component,
+        n_members=members,
+        max_epochs=epochs,
+        random_state=seed,
+        device=device or "auto",
+    )
+    rows = VectorTable(levs, author=labels, vector=vector)
+    _fit_and_save(model, rows, out, overwrite, as_json, quiet)
+
+
+@vectors.command("cluster")
+def cluster_vectors(
+    levs: VectorsPath,
+    out: ModelOut,
+    groups: Annotated[int, typer.Option(callback=between(1), help="How many clusters.")] = 5,
+    vector: VectorColumn = None,
+    component: Annotated[str, typer.Option(help="student-t or gaussian.")] = "student-t",
+    members: Members = 1,
+    starts: Annotated[
+        int, typer.Option(callback=between(1), help="Whole fits, of which the best is kept.")
+    ] = 1,
+    epochs: Annotated[int, typer.Option(callback=between(1), help="At most so many.")] = 60,
+    seed: Seed = 0,
+    device: Device = None,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Find clusters in a table of vectors that need not fit into memory.
+
+    No labels are read. The start looks at 20,000 rows at random, learning at all of them.
+    `whowrote vectors predict` says which row is in which cluster.
+
+    Example: `whowrote vectors cluster levs.parquet --groups 20 --out clusters.model`
+    """
+    from whowrote.estimators import MixtureVAEClusterer, VectorTable
+
+    model = MixtureVAEClusterer(
+        groups,
+        component=component,
+        n_members=members,
+        n_init=starts,
+        max_epochs=epochs,
+        random_state=seed,
+        device=device or "auto",
+    )
+    _fit_and_save(model, VectorTable(levs, vector=vector), out, overwrite, as_json, quiet)
+
+
+def _fit_and_save(
+    model: Any, rows: Any, out: Path, overwrite: bool, as_json: bool, quiet: bool
+) -> None:
+    from whowrote.drafts import probe
+    from whowrote.errors import ClusterWarning, DataWarning, InputError
+    from whowrote.progress import stage_bars
+
+    if out.exists() and not overwrite:
+        raise InputError(
+            f"'{out}' is there already; it is not written over unasked: give another name, or "
+            "--overwrite"
+        )
+    probe(out)
+    began = perf_counter()
+    with told_on_stderr(ClusterWarning), told_on_stderr(DataWarning), stage_bars(not quiet):
+        model.fit(rows)
+    model.save(out)
+    k, seconds = model.fitted_.n_components, perf_counter() - began
+    told = {"rows": len(rows), "classes": k, "epochs": model.n_iter_, "seconds": seconds}
+    if as_json:
+        say(json.dumps({**told, "mean_bound": model.lower_bound_, "model": str(out)}))
+    elif not quiet:
+        kind = "authors" if hasattr(model, "classes_") else "clusters"
+        what = f"{count(len(rows), 'row')}, {k} {kind}, {count(model.n_iter_, 'epoch')}"
+        say(f"{what}, {seconds:.0f} s\nModel: {out}")
+
+
+@vectors.command("predict")
+def predict_vectors(
+    model: Annotated[Path, typer.Argument(help="What `whowrote vectors fit` or cluster wrote.")],
+    levs: VectorsPath,
+    out: Annotated[Path, typer.Option(help="The table of answers, ending in .parquet.")],
+    vector: VectorColumn = None,
+    probabilities: Annotated[
+        bool, typer.Option("--probabilities", help="Those of all classes, as a list.")
+    ] = False,
+    part: Annotated[
+        int, typer.Option(callback=between(1), help="Rows per part: lost at most by a kill.")
+    ] = 65_536,
+    device: Device = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Write over a table that is there already.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Answer for every row of a table of vectors: the likeliest author or cluster.
+
+    Writes a Parquet table with the columns id, author and sha256 of the vectors, where there are
+    such, and `predicted` and `probability`. Parts are kept beside the table until it is whole: the
+    same command resumes a run that was stopped.
+
+    Example: `whowrote vectors predict levs.model new.parquet --out answers.parquet`
+    """
+    from whowrote import estimators
+    from whowrote.estimators.vector_table import answering
+    from whowrote.features.streaming import answer_table
+    from whowrote.files import read_model_file, sha256_of
+    from whowrote.progress import stage_bars
+
+    kinds = ("MixtureVAEClassifier", "MixtureVAEClusterer")
+    kind = read_model_file(model, *kinds).kind
+    fitted = getattr(estimators, kind).load(model, device=device)
+    with stage_bars(not quiet):
+        done = answer_table(
+            levs,
+            out,
+            answering(fitted, every=probabilities),
+            width=fitted.n_features_in_,
+            settings={"model": sha256_of(model), "every": probabilities, "vector": vector},
+            vector=vector,
+            rows_per_part=part,
+            overwrite=overwrite,
+        )
+    if as_json:
+        say(json.dumps(asdict(done)))
+    elif not quiet:
+        found = f", {done.found} found done already" if done.found else ""
+        say(f"{count(done.rows, 'row')}{found}\nAnswers: {done.out}")
 
 
 # -- whowrote extractor --------------------------------------------------------------------------
@@ -218,7 +398,7 @@ def _trained(
 
     store = None if checkpoints is None else Store(checkpoints)
     if ray is not None:
-        with machines_of(ray, gpus=_on_gpus(asked["device"])) as machines:
+        with machines_of(ray, gpus=on_gpus(asked["device"])) as machines:
             far = train_on(machines, config, store=store, **asked)
         for record in far.history:
             say(_line(record), err=True)
@@ -266,127 +446,3 @@ def _training_bar() -> Iterator[Callable[[Step], None]]:
             bar.update(task, completed=step.share_done, note=f"{note}, {left}")
 
         yield show
-
-
-# -- whowrote sweep ------------------------------------------------------------------------------
-
-BY = ("component", "share")
-
-
-def sweep(
-    config: Annotated[Path, typer.Argument(help="A TOML file: data, splits, grid, fit, search.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the records; CONFIG.records beside the file if not given."),
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    test: Annotated[
-        bool,
-        typer.Option("--test", help="Show test errors too. To be read once, at the end."),
-    ] = False,
-    ray: Ray = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Fit a grid of models on every split, and show the best by development error.
-
-    Writes one small record per fit. A sweep that was stopped goes on where it was when started
-    again, and a finished one only reads its records. The file names a data set (`.npz` with X and
-    y, or `.parquet`), splits, and lists of values for parameters:
-
-        [data]
-        vectors = "vectors.npz"
-
-        [splits]
-        folds = 5
-
-        [grid]
-        component = ["student-t", "gaussian"]
-        latent_dim = [20, 50]
-
-    Example: `whowrote sweep grid.toml --out results/grid --device cuda`
-    """
-    from whowrote.distributed import machines_of
-    from whowrote.drafts import probe
-    from whowrote.sweep import RecordWarning, read_config, run_config
-
-    asked = read_config(config)
-    folder = config.with_suffix(".records") if out is None else out
-    probe(folder, folder=True)
-    with told_on_stderr(RecordWarning), machines_of(ray, gpus=_on_gpus(device)) as machines:
-        results = run_config(asked, folder, device=device, progress=not quiet, machines=machines)
-    best = results.best(BY)
-    rows = results.table(BY) if test else []
-    if as_json:
-        say(json.dumps(_sweep_summary(folder, results, best, rows)))
-    else:
-        _show_sweep(asked, folder, results, best, rows)
-
-
-def _sweep_summary(
-    folder: Path, results: Results, best: Sequence[Choice], rows: Sequence[Row]
-) -> dict[str, Any]:
-    chosen = [
-        {
-            **choice.key,
-            "configuration": choice.configuration,
-            "development_error": choice.development_error,
-            "development_log_loss": choice.development_log_loss,
-            "n_candidates": choice.n_candidates,
-        }
-        for choice in best
-    ]
-    summary: dict[str, Any] = {
-        "records": str(folder),
-        "n_fits": len(results),
-        "n_diverged": results.n_diverged,
-        "best": chosen,
-    }
-    return summary | ({"test": [asdict(row) for row in rows]} if rows else {})
-
-
-def _show_sweep(
-    asked: SweepConfig,
-    folder: Path,
-    results: Results,
-    best: Sequence[Choice],
-    rows: Sequence[Row],
-) -> None:
-    console = screen()
-    varied = [name for name in asked.varied if name not in BY]
-    console.print(_best_table(best, [n for n in varied if _differs(results, n)]))
-    if rows:
-        console.print("", _test_table(rows), sep="\n")
-    diverged = f", {results.n_diverged} diverged" if results.n_diverged else ""
-    line = f"Records: {folder} ({len(results)} fits{diverged})"
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _differs(results: Results, name: str) -> bool:
-    return len({str(record.configuration[name]) for record in results}) > 1
-
-
-def _best_table(best: Sequence[Choice], varied: Sequence[str]) -> Table:
-    columns = (*BY, *varied, ">development error", ">of")
-    made = table("Best configuration by development error", *columns, pad_edge=False)
-    for choice in best:
-        values = [*choice.key.values(), *(choice.configuration[name] for name in varied)]
-        error = f"{choice.development_error:.2%}"
-        made.add_row(*map(_cell, values), error, str(choice.n_candidates))
-    return made
-
-
-def _test_table(rows: Sequence[Row]) -> Table:
-    title = "Test error, every fold with its own choice by development error"
-    made = table(title, *BY, ">test error", ">sd", ">folds", ">fits", pad_edge=False)
-    for row in rows:
-        spread = "-" if row.test_sd is None else f"{row.test_sd:.2%}"
-        counts = str(row.n_folds), str(row.n_fits)
-        made.add_row(*map(_cell, row.key.values()), f"{row.test_error:.2%}", spread, *counts)
-    return made
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:g}"
-    return ", ".join(map(_cell, value)) if isinstance(value, list) else str(value)

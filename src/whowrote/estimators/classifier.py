@@ -31,7 +31,7 @@ from whowrote.estimators.fitted_classifier import (
 )
 from whowrote.estimators.labels import Labels, codes_of, labels_of, row_weights
 from whowrote.estimators.scaling import one_unit, stacked, warn_of_far_values
-from whowrote.estimators.vector_table import VectorTable
+from whowrote.estimators.vector_table import VectorTable, numbers_of
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.logistic import MANY_ROWS
@@ -247,7 +247,7 @@ class MixtureVAEClassifier(ClassifierMixin, MixtureVAEBase):
     ) -> None:
         """One phase on the labelled rows, and one on all where some have no label."""
         given = None
-        known, rest = np.flatnonzero(codes != UNLABELLED), np.flatnonzero(codes == UNLABELLED)
+        known, rest = numbers_of(codes != UNLABELLED, X), numbers_of(codes == UNLABELLED, X)
         if held_out is not None:
             more, more_codes, more_weights = held_out
             given = len(codes) + np.arange(len(more_codes))

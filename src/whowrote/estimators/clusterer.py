@@ -16,8 +16,9 @@ raises the evidence of the rows; and from there on the bound alone decides.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple, Self
 
@@ -33,16 +34,20 @@ from whowrote.arrays import FloatArray, IntArray
 from whowrote.errors import ClusterWarning, InputError
 from whowrote.estimators.base import SEED_RANGE, MixtureVAEBase, all_or_nothing
 from whowrote.estimators.fitted_classifier import Fit, HeldOutRanks, Sample
-from whowrote.estimators.scaling import Scaling, stacked, warn_of_far_values
-from whowrote.estimators.vector_table import require_array
+from whowrote.estimators.scaling import Scaling, blocks_of, stacked, warn_of_far_values
+from whowrote.estimators.vector_table import VectorTable, numbers_of
 from whowrote.model import MixtureVAE, Rows
 from whowrote.model.fleet import UNLABELLED
 from whowrote.model.mixture import set_components
+from whowrote.progress import tell
 from whowrote.training import Assignment, Validation, assign, initialize
 
 INITIALIZATIONS = ("gaussian-mixture", "random")
 MIXTURE_DIMENSIONS = 32
 MIXTURE_ROWS = 20_000
+MOST_VALIDATION_ROWS = 20_000
+FAR_OUT = 0.1
+"""The share of rows that may be outliers and get no provisional label."""
 NEIGHBOURS = 10
 SEED_STEP = 1_000_003
 """How far apart the seeds of two starts lie."""
@@ -140,7 +145,6 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             checks.at_least("n_init", self.n_init, 1, integer=True)
             checks.one_of("initialization", self.initialization, INITIALIZATIONS)
             X = self._read(X, reset=not self._goes_on)
-            require_array(X)
             n = X.shape[0]
             if n < self.n_components:
                 raise InputError(
@@ -149,11 +153,12 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
                 )
             more = None if validation is None else self._read(validation, reset=False)
             called = checks.callbacks_of(callbacks)
-            fit, provisional = self._best_of_starts(X, more, called)
+            with X.held(self.n_members) if isinstance(X, VectorTable) else nullcontext():
+                fit, provisional = self._best_of_starts(X, more, called)
             self._finish(fit, X)
-            gamma = self._numbered_by_size(np.exp(self.fitted_.score(X).mean_log_proba()))
-            self.labels_ = gamma.argmax(axis=1).astype(np.int64)
-        warn_of_clusters(gamma, provisional)
+            found = self._numbered_by_size(Shares.of(self._responsibilities(X)))
+            self.labels_ = found.labels
+        warn_of_clusters(found, provisional)
         return self
 
     def _best_of_starts(
@@ -185,22 +190,26 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         n, given, everything, provisional = X.shape[0], None, X, None
         if held_out is not None:
             everything, given = stacked(X, held_out), n + np.arange(held_out.shape[0])
-        validation = Validation(self.validation_fraction, given=given)
-        assignment = assign(fit.fitted.fleet, np.arange(n), np.zeros(n, dtype=np.int64), validation)
+        fraction = min(self.validation_fraction, MOST_VALIDATION_ROWS / n)
+        everyone = numbers_of(np.ones(n, dtype=bool), X)
+        alike = np.broadcast_to(np.int64(0), n)  # one class, for which no memory is needed
+        assignment = assign(fit.fitted.fleet, everyone, alike, Validation(fraction, given=given))
+        if isinstance(X, VectorTable):
+            assignment = replace(assignment, runs=X.runs(self.n_members))
         if not fit.continued:
             seed = fit.fitted.fleet.members[0].seed
             provisional = self._provisional(X, fit.fitted.scaling, seed)
             rows = fit.rows(X, provisional)
             initialize(fit.fitted.fleet, rows, assignment)
             if self.warm_up:
-                warm = Assignment(assignment.train, tuple(v[:0] for v in assignment.validation))
+                warm = replace(assignment, validation=tuple(v[:0] for v in assignment.validation))
                 plan = self._plan(n, self.warm_up, "bound")
                 self._train(fit, rows, warm, plan, "provisional", stream=0)
             self._place(fit, rows, assignment)
         plan = self._plan(n, self._setting("max_epochs"), "bound")
         self._train(fit, fit.rows(everything), assignment, plan, "bound", stream=1)
-        unknown = np.full(everything.shape[0], UNLABELLED)
-        held_out = assignment.held_out(np.arange(n))
+        unknown = np.broadcast_to(np.int64(UNLABELLED), everything.shape[0])
+        held_out = assignment.held_out(everyone)
         found = fit.fitted.held_out_figures(everything, unknown, held_out)
         ranks = HeldOutRanks.learn(found, len(fit.fitted.fleet), pooled=False)
         fit.fitted = replace(fit.fitted, ranks=ranks)
@@ -214,32 +223,40 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
             for member, index in enumerate(assignment.train):
                 place_by_latents(fit.fitted.fleet, member, rows, index[:MIXTURE_ROWS])
 
-    def _numbered_by_size(self, gamma: FloatArray) -> FloatArray:
+    def _responsibilities(self, X: Any) -> Iterator[FloatArray]:
+        """Of some thousands of rows at a time."""
+        for block in blocks_of(X):
+            yield np.exp(self.fitted_.score(block).mean_log_proba())
+
+    def _numbered_by_size(self, found: Shares) -> Shares:
         """The largest cluster is number 0; clusters that lost all their rows come last."""
-        sizes = np.bincount(gamma.argmax(axis=1), minlength=self.n_components)
-        order = np.argsort(-sizes, kind="stable")
+        order = np.argsort(-np.bincount(found.labels, minlength=self.n_components), kind="stable")
         self.fleet_.mixture.reorder(torch.as_tensor(order, device=self.fitted_.device))
-        return gamma[:, order]
+        return found.reordered(order)
 
     def _provisional(self, X: Any, scaling: Scaling, seed: int) -> IntArray:
-        """Hard assignments to start from; -1 for outliers."""
-        if self.initialization == "random":
-            random = np.random.RandomState(seed)
-            drawn: IntArray = random.randint(self.n_components, size=X.shape[0])
-            return drawn
-        from sklearn.decomposition import PCA  # late, as below: a classifier needs none of them
-        from sklearn.mixture import GaussianMixture
+        """Hard assignments to start from; -1 for outliers.
 
-        observations = scaling.observations(X, torch.float64).numpy()
-        if observations.shape[1] > MIXTURE_DIMENSIONS:
-            width = min(MIXTURE_DIMENSIONS, len(observations))
-            observations = PCA(width, random_state=seed).fit_transform(observations)
-        inliers = inlier_mask(observations, self.n_components, seed)
-        mixture = GaussianMixture(self.n_components, n_init=5, reg_covar=1e-4, random_state=seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
-            mixture.fit(observations[inliers][:MIXTURE_ROWS])
-        return np.where(inliers, mixture.predict(observations), UNLABELLED).astype(np.int64)
+        Of more than ``MIXTURE_ROWS`` rows so many are looked at; what their mixture says of the
+        others, block by block, is their label, unless it says that they are far out.
+        """
+        n, k = X.shape[0], self.n_components
+        if self.initialization == "random":
+            return np.asarray(np.random.RandomState(seed).randint(k, size=n))
+        some: Any = slice(None)
+        if n > MIXTURE_ROWS:
+            some = np.sort(np.random.default_rng(seed).choice(n, MIXTURE_ROWS, replace=False))
+        observations = scaling.observations(X[some], torch.float64).numpy()
+        start, own = StartMixture.learn(observations, k, seed)
+        if n <= MIXTURE_ROWS:
+            return own
+        found, low = np.empty(n, np.int32 if isinstance(X, VectorTable) else np.int64), 0
+        for block in blocks_of(X):
+            rows = scaling.observations(block, torch.float64).numpy()
+            found[low : low + len(rows)] = start.labels(rows)
+            low += len(rows)
+            tell("looking for a start", low, n)
+        return found
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean of :meth:`score_samples`, for choosing among models on held-out rows."""
@@ -270,6 +287,41 @@ class MixtureVAEClusterer(ClusterMixin, MixtureVAEBase):
         super()._restore(values)
 
 
+@dataclass(frozen=True)
+class StartMixture:
+    """A Gaussian mixture of the leading directions of some rows, and the least it says of them."""
+
+    reduction: Any
+    mixture: Any
+    least: float
+
+    @classmethod
+    def learn(cls, observations: FloatArray, k: int, seed: int) -> tuple[Self, IntArray]:
+        """The mixture, and the labels of the rows that it was learnt from."""
+        from sklearn.decomposition import PCA  # late, as below: a classifier needs none of them
+        from sklearn.mixture import GaussianMixture
+
+        reduction = None
+        if observations.shape[1] > MIXTURE_DIMENSIONS:
+            reduction = PCA(min(MIXTURE_DIMENSIONS, len(observations)), random_state=seed)
+            observations = reduction.fit_transform(observations)
+        inliers = inlier_mask(observations, k, seed)
+        mixture = GaussianMixture(k, n_init=5, reg_covar=1e-4, random_state=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not have converged
+            mixture.fit(observations[inliers])
+        least = float(np.quantile(mixture.score_samples(observations), FAR_OUT))
+        labels = np.where(inliers, mixture.predict(observations), UNLABELLED)
+        return cls(reduction, mixture, least), labels.astype(np.int64)
+
+    def labels(self, observations: FloatArray) -> IntArray:
+        """Of other rows: their cluster, or -1 for those of less density than nine in ten had."""
+        if self.reduction is not None:
+            observations = self.reduction.transform(observations)
+        far = self.mixture.score_samples(observations) < self.least
+        return np.where(far, UNLABELLED, self.mixture.predict(observations))
+
+
 def inlier_mask(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_]:
     """Which rows are among the 90 % with the nearest neighbours.
 
@@ -285,7 +337,7 @@ def inlier_mask(X: FloatArray, n_components: int, seed: int) -> NDArray[np.bool_
     sample = X[np.random.RandomState(seed).permutation(len(X))[:MIXTURE_ROWS]]
     search = NearestNeighbors(n_neighbors=min(NEIGHBOURS + 1, len(sample))).fit(sample)
     distance = search.kneighbors(X)[0][:, -1]
-    return np.asarray(distance <= np.quantile(distance, 0.9))
+    return np.asarray(distance <= np.quantile(distance, 1 - FAR_OUT))
 
 
 def _reseeded(fit: Fit, number: int) -> Fit:
@@ -371,15 +423,40 @@ def _spread(x: FloatArray, shares: FloatArray, means: FloatArray, within: FloatA
 # -- clusters that went wrong --------------------------------------------------------------------
 
 
-def warn_of_clusters(gamma: FloatArray, provisional: IntArray | None = None) -> None:
+@dataclass(frozen=True)
+class Shares:
+    """The likeliest cluster of each row, and sums over the rows of what clusters have of them."""
+
+    labels: IntArray
+    total: FloatArray
+    """(k,): the sum of gamma."""
+    both: FloatArray
+    """(k, k): the sum of the smaller of two."""
+
+    @classmethod
+    def of(cls, parts: Iterable[FloatArray]) -> Self:
+        """Of responsibilities (n, k), some rows at a time."""
+        labels, total, both = list[IntArray](), np.zeros(1), np.zeros((1, 1))
+        for gamma in parts:
+            labels.append(gamma.argmax(axis=1))
+            total = total + gamma.sum(axis=0)
+            both = both + np.stack([np.minimum(gamma, own[:, None]).sum(axis=0) for own in gamma.T])
+        return cls(np.concatenate(labels), total, both)
+
+    def reordered(self, order: IntArray) -> Self:
+        """Number ``order[i]`` becomes number i."""
+        place = np.argsort(order)
+        return type(self)(place[self.labels], self.total[order], self.both[np.ix_(order, order)])
+
+
+def warn_of_clusters(found: Shares, provisional: IntArray | None = None) -> None:
     """Warn of clusters without rows, of two on the same rows, and of provisional ones made one."""
-    n, k = gamma.shape
-    labels = gamma.argmax(axis=1)
+    labels, n, k = found.labels, len(found.labels), len(found.total)
     sizes = np.bincount(labels, minlength=k)
     problems = []
     if (sizes == 0).any():
         problems.append(f"{(sizes == 0).sum()} of {k} clusters have no rows")
-    for one, two in overlapping(gamma)[:NAMED]:
+    for one, two in overlapping(found)[:NAMED]:
         problems.append(f"clusters {one} and {two} lie on the same rows")
     for cluster, several in merged(labels, provisional, k).items():
         problems.append(
@@ -390,7 +467,7 @@ def warn_of_clusters(gamma: FloatArray, provisional: IntArray | None = None) -> 
         warnings.warn(f"{'; '.join(problems)}: {CURE}", ClusterWarning, stacklevel=3)
 
 
-def overlapping(gamma: FloatArray) -> list[tuple[int, int]]:
+def overlapping(found: Shares) -> list[tuple[int, int]]:
     r"""Pairs of components on the same rows.
 
     .. math:: \frac{\sum_n \min(\gamma_{nj}, \gamma_{nk})}
@@ -399,18 +476,12 @@ def overlapping(gamma: FloatArray) -> list[tuple[int, int]]:
     which is one where both say the same of every row, and zero where they share none. A component
     that is responsible for less than a row is empty, not on the rows of another.
 
-    >>> overlapping(np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
+    >>> overlapping(Shares.of([np.array([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])]))
     [(0, 1)]
     """
-    total = gamma.sum(axis=0)
-    pairs = []
-    for one in range(gamma.shape[1]):
-        for two in range(one + 1, gamma.shape[1]):
-            fewer = min(total[one], total[two])
-            shared = np.minimum(gamma[:, one], gamma[:, two]).sum()
-            if fewer >= 1 and shared > SAME * fewer:
-                pairs.append((one, two))
-    return pairs
+    fewer = np.minimum(found.total[:, None], found.total)
+    same = np.triu((fewer >= 1) & (found.both > SAME * fewer), 1)
+    return [(one, two) for one, two in np.argwhere(same).tolist()]
 
 
 def merged(labels: IntArray, provisional: IntArray | None, k: int) -> dict[int, int]:

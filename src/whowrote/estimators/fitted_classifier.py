@@ -243,12 +243,12 @@ class FittedClassifier:
     @torch.no_grad()
     def bound(self, X: Any, n_samples: int) -> FloatArray:
         """The bound on ln p(o) of every row; of several members, on that of their mixture."""
+        parts = []
         with self.fleet.mixture.factored():
-            parts = [
-                torch.stack([self.fleet.bound(q, batch.targets, z) for z in noise]).mean(0)
-                for batch, q, noise in self._draws(X, n_samples)
-            ]
-        return self._in_units_of_x(torch.cat(parts, dim=1))
+            for batch, q, noise in self._draws(X, n_samples):
+                drawn = [self.fleet.bound(q, batch.targets, z) for z in noise]
+                parts.append(self._in_units_of_x(torch.stack(drawn).mean(0)))
+        return np.concatenate(parts)
 
     @torch.no_grad()
     def score_samples(self, X: Any, n_samples: int) -> FloatArray:

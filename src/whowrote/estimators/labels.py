@@ -71,7 +71,7 @@ def labels_of(X: Any, y: Any) -> Labels:
     """
     if y is not None or not isinstance(X, VectorTable):
         return read_labels(y, X.shape[0])
-    different, found = np.array(X.distinct, dtype=object), np.bincount(X.places)
+    different, found = np.array(X.distinct, dtype=object), X.times
     unknown = unlabelled(different)
     if unknown.all():
         raise InputError(
@@ -84,7 +84,7 @@ def labels_of(X: Any, y: Any) -> Labels:
         checks.two_rows_each(classes, found[np.argsort(own)])
     number = np.full(len(different), UNLABELLED, dtype=np.int64)
     number[~unknown] = own
-    return Labels(classes, number[X.places])
+    return Labels(classes, X.numbered(number))  # type: ignore[arg-type]  # half as long
 
 
 def unlabelled(y: NDArray[Any]) -> NDArray[np.bool_]:

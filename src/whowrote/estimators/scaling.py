@@ -97,15 +97,19 @@ class Scaling:
         self, X: Any, labels: NDArray[np.int64] | None, device: torch.device, dtype: torch.dtype
     ) -> Rows:
         """The rows of the model on their device; those of a table as they are asked for."""
-        codes = np.full(X.shape[0], UNLABELLED) if labels is None else labels
         if isinstance(X, VectorTable):
-            return self._stored(X, codes, device, dtype)
+            return self._stored(X, labels, device, dtype)
+        codes = np.full(X.shape[0], UNLABELLED) if labels is None else labels
         targets = self.observations(X, dtype).to(device)
         inputs = None if self.projection is None else self._sparse(X, device, dtype)
         return Rows(targets, torch.as_tensor(codes, dtype=torch.long, device=device), inputs)
 
     def _stored(
-        self, X: VectorTable, codes: NDArray[np.int64], device: torch.device, dtype: torch.dtype
+        self,
+        X: VectorTable,
+        codes: NDArray[np.int64] | None,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> StoredRows:
         def read(index: torch.Tensor, in_runs: bool) -> torch.Tensor:
             numbers = index.reshape(-1).cpu().numpy()
@@ -113,7 +117,10 @@ class Scaling:
             return self.observations(found, dtype).to(device).reshape(*index.shape, -1)
 
         nothing = torch.full((1, X.shape[1]), torch.nan, device=device, dtype=dtype)
-        labels = torch.as_tensor(codes, dtype=torch.long, device=device)
+        if codes is None:  # one for all of millions
+            labels = torch.full((1,), UNLABELLED, device=device).expand(len(X))
+        else:
+            labels = torch.as_tensor(codes, device=device)  # of four bytes, where a table has some
         return StoredRows(nothing.expand(X.shape), labels, read=read)
 
     def _sparse(self, X: Any, device: torch.device, dtype: torch.dtype) -> SparseRows:
@@ -168,7 +175,7 @@ def learn_scaling(
         input_scale = float(np.sqrt(width / norm)) if norms.any() else 1.0
     read = Scaling(np.zeros(0), np.ones(0), projection)
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, spread, farthest = moments(map(read.dense, _blocks(X)), weights)
+        mean, spread, farthest = moments(map(read.dense, blocks_of(X)), weights)
     if not np.isfinite(spread).all():
         column = int(np.argmin(np.isfinite(spread)))
         raise InputError(
@@ -180,7 +187,7 @@ def learn_scaling(
     return Scaling(mean, np.where(constant, 1.0, spread), projection, input_scale)
 
 
-def _blocks(X: Any) -> Iterator[Any]:
+def blocks_of(X: Any) -> Iterator[Any]:
     """Dense rows some thousands at a time, equally whether they are in memory or in a file."""
     if isinstance(X, VectorTable):
         yield from X.blocks()
@@ -239,11 +246,11 @@ def warn_of_far_values(X: Any, stacklevel: int = 3) -> None:
     median = np.median(some, axis=0)
     unit = np.array([_third_quartile(column) for column in np.abs(some - median).T])
     high, low = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
-    for block in _blocks(rows):
+    for block in blocks_of(rows):
         high, low = np.maximum(high, block.max(axis=0)), np.minimum(low, block.min(axis=0))
     reach, found = np.maximum(high - median, median - low), []
     for place in np.flatnonzero((reach > FAR_OUT * unit) & (unit > 0)):
-        values = np.concatenate([block[:, place] for block in _blocks(rows)]).astype(np.float64)
+        values = np.concatenate([block[:, place] for block in blocks_of(rows)]).astype(np.float64)
         away = np.abs(values - median[place])
         far = away > FAR_OUT * unit[place]
         if away[far].min() > SQUEEZED * away[~far].max():

@@ -17,7 +17,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,8 +27,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whowrote.arrays import FloatArray, IntArray, matrix, vector_columns
-from whowrote.errors import InputError, did_you_mean, first_line
+from whowrote.arrays import (
+    ARROW,
+    FloatArray,
+    IntArray,
+    matrix,
+    require_column,
+    table_batches,
+    table_files,
+    table_length,
+    table_schema,
+    vector_columns,
+)
+from whowrote.errors import InputError, first_line
 from whowrote.files import atomic_path
 from whowrote.progress import tell
 
@@ -37,7 +48,6 @@ if TYPE_CHECKING:
 
     from whowrote.training import Runs
 
-ARROW, PARQUET = (".arrow", ".feather"), ".parquet"
 BLOCK = 8192
 """Rows that are looked at together in a pass over all."""
 RUN_BYTES = 102_400
@@ -49,7 +59,7 @@ SOURCE = b"whowrote.rows"
 
 
 class VectorTable:
-    """Rows of float32 in a file, with labels in a column called ``author``.
+    """Rows of float32 in a file, with labels, if any, in a column called ``author``.
 
     ``vector`` names the column of lists, or the common beginning of numbered columns; without it,
     there must be one such column. ``copy`` is where the Arrow file goes that is made of anything
@@ -187,14 +197,15 @@ class VectorTable:
     # -- labels ----------------------------------------------------------------------------------
 
     @cached_property
-    def _labels(self) -> tuple[list[Any], NDArray[np.int32]]:
-        """Different labels in the order of appearance, and which of them every row has."""
+    def _labels(self) -> tuple[list[Any], NDArray[np.int32], list[int]]:
+        """Different labels in the order of appearance, whose every row is, and rows of each."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        require_column(table_schema(table_files(self.path)[0]), self.author, self.path)
         codes, known, low = np.empty(len(self), np.int32), dict[Any, int](), 0
-        for batch in _batches(self.file, [self.author], self.path):
-            column = batch.column(0)
+        times = list[int]()
+        for column in _pieces(table_batches(self.file, [self.author], self.path)):
             if pa.types.is_dictionary(column.type):
                 column = column.cast(column.type.value_type)
             if not _is_name(column.type):
@@ -204,9 +215,12 @@ class VectorTable:
                 )
             coded = pc.dictionary_encode(column, null_encoding="encode")
             own = [known.setdefault(name, len(known)) for name in coded.dictionary.to_pylist()]
+            times += [0] * (len(known) - len(times))
+            for place, found in zip(own, np.bincount(coded.indices).tolist(), strict=True):
+                times[place] += found
             codes[low : low + len(column)] = np.array(own)[np.asarray(coded.indices)]
             low += len(column)
-        return list(known), codes
+        return list(known), codes, times
 
     @property
     def distinct(self) -> list[Any]:
@@ -218,13 +232,26 @@ class VectorTable:
         """Which of :attr:`distinct` every row has."""
         return self._labels[1]
 
+    @property
+    def times(self) -> IntArray:
+        """How many rows have each of :attr:`distinct`."""
+        return np.array(self._labels[2])
+
+    def numbered(self, number: IntArray) -> NDArray[np.int32]:
+        """Of every row, the number of its label; where the labels stood, which are forgotten."""
+        found = self.places
+        for low in range(0, len(found), BLOCK):
+            found[low : low + BLOCK] = number[found[low : low + BLOCK]]
+        del self._labels
+        return found
+
     # -- a copy that can be read by number -------------------------------------------------------
 
     def _copied(self, copy: Path | None) -> Path:
         """The Arrow file made of this table; an earlier one if nothing has changed since."""
         import pyarrow as pa
 
-        files = _files(self.path)
+        files = table_files(self.path)
         stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         source = json.dumps([1, stats, self.author, self.vector]).encode()
         target = copy or self.path.with_name(f"{self.path.name}.rows.arrow")
@@ -247,25 +274,28 @@ class VectorTable:
     def _copy(self, files: list[Path], target: Path, source: bytes) -> None:
         import pyarrow as pa
 
-        schema, total, done = None, sum(map(_n_rows, files)), 0
+        schema, total, done = None, sum(map(table_length, files)), 0
         with atomic_path(target) as draft, pa.OSFile(str(draft), "wb") as sink:
             writer = None
             for file in files:
-                vectors = vector_columns(file, _schema(file), self.vector)
-                for batch in _batches(file, [self.author, *vectors], self.path):
+                vectors = vector_columns(file, table_schema(file), self.vector)
+                labelled = [self.author] if self.author in table_schema(file).names else []
+                for batch in table_batches(file, [*labelled, *vectors], self.path):
                     rows = matrix(file, batch, vectors)
-                    labels = batch.column(0)
-                    if pa.types.is_dictionary(labels.type):  # each file may have one of its own
-                        labels = labels.cast(labels.type.value_type)
+                    columns = batch.columns[: len(labelled)]
+                    if labelled and pa.types.is_dictionary(columns[0].type):
+                        columns = [columns[0].cast(columns[0].type.value_type)]  # one per file
+                    fields = [(self.author, one.type) for one in columns]
+                    fields.append(("vector", pa.list_(pa.float32(), rows.shape[1])))
                     if schema is None:
-                        schema = _canonical(labels.type, self.author, rows.shape[1], source)
+                        schema = pa.schema(fields, metadata={SOURCE: source})
                         _require_space(target, total * rows.shape[1] * 4)
                         writer = pa.ipc.new_file(sink, schema)
-                    _require_same(file, schema, labels.type, rows.shape[1])
+                    _require_same(file, schema, pa.schema(fields))
                     flat = pa.array(np.ascontiguousarray(rows, np.float32).ravel())
                     listed = pa.FixedSizeListArray.from_arrays(flat, rows.shape[1])
                     assert writer is not None  # for the type checker: it came with the schema
-                    writer.write_batch(pa.record_batch([labels, listed], schema=schema))
+                    writer.write_batch(pa.record_batch([*columns, listed], schema=schema))
                     done += len(rows)
                     tell("copying vectors", done, total)
             if writer is None:
@@ -322,6 +352,19 @@ def opened(X: Any) -> Any:
     return VectorTable(X) if isinstance(X, (str, os.PathLike)) else X
 
 
+def numbers_of(chosen: NDArray[np.bool_], X: Any) -> IntArray:
+    """The numbers of the chosen rows; those of a table, which are many, of four bytes each."""
+    if not isinstance(X, VectorTable):
+        return np.flatnonzero(chosen)
+    found = np.empty(int(np.count_nonzero(chosen)), np.int32)
+    done = 0
+    for low in range(0, len(chosen), BLOCK):
+        own = np.flatnonzero(chosen[low : low + BLOCK])
+        found[done : done + len(own)] = own + low
+        done += len(own)
+    return found  # type: ignore[return-value]
+
+
 def table_columns(estimator: Any, table: VectorTable, *, reset: bool) -> VectorTable:
     """What scikit-learn does for arrays: note the number of columns in ``fit``, and compare it."""
     n, learnt = table.shape[1], getattr(estimator, "n_features_in_", None)
@@ -336,92 +379,38 @@ def table_columns(estimator: Any, table: VectorTable, *, reset: bool) -> VectorT
     return table
 
 
-def require_array(X: Any) -> None:
-    """Rows in memory, which clusters are learnt from: they start at a mixture of all of them."""
-    if isinstance(X, VectorTable):
-        raise InputError(
-            f"X is the table '{X.path}'; clusters are learnt from rows in memory: give an array, "
-            "such as a part of it, table[:100_000], and the table to predict"
-        )
+def answering(model: Any, *, every: bool = False) -> Callable[[FloatArray], dict[str, Any]]:
+    """Columns of answers for rows: the likeliest class or cluster, and its probability.
+
+    ``every``: the probabilities of all, in the order of ``classes_``, as a list.
+    """
+    import pyarrow as pa
+
+    classes = getattr(model, "classes_", None)
+
+    def answer(rows: FloatArray) -> dict[str, Any]:
+        probability = np.exp(model.predict_log_proba(rows))
+        best = probability.argmax(axis=1)
+        likeliest = probability[np.arange(len(best)), best].astype(np.float32)
+        named = pa.array(best if classes is None else classes[best])
+        found = {"predicted": named, "probability": pa.array(likeliest)}
+        if every:
+            flat = pa.array(probability.astype(np.float32).ravel())
+            listed = pa.FixedSizeListArray.from_arrays(flat, probability.shape[1])
+            found["probabilities"] = listed
+        return found
+
+    return answer
 
 
 # -- files ---------------------------------------------------------------------------------------
 
 
-def _files(path: Path) -> list[Path]:
-    """The tables of a path, in the order of their names."""
-    if not path.is_dir():
-        found = [path] if path.suffix in (*ARROW, PARQUET) else []
-    else:
-        found = sorted(
-            one
-            for one in path.iterdir()
-            if one.suffix in (*ARROW, PARQUET) and not one.name.startswith((".", "_"))
-        )
-    if not found:
-        raise InputError(
-            f"'{path}' is no table of vectors and no folder of some; it must end in .parquet, "
-            ".arrow or .feather: check the path"
-        )
-    return found
-
-
-def _schema(file: Path) -> pa.Schema:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        if file.suffix == PARQUET:
-            return pq.read_schema(file)
-        with pa.memory_map(str(file)) as mapped:
-            return pa.ipc.open_file(mapped).schema
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        raise InputError(
-            f"'{file}' is not a readable table ({first_line(problem)}); give a whole one"
-        ) from None
-
-
-def _n_rows(file: Path) -> int:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    _schema(file)  # or a sentence on what is wrong with it
-    if file.suffix == PARQUET:
-        return int(pq.read_metadata(file).num_rows)
-    with pa.memory_map(str(file)) as mapped:
-        reader = pa.ipc.open_file(mapped)
-        return sum(reader.get_batch(one).num_rows for one in range(reader.num_record_batches))
-
-
-def _batches(file: Path, columns: list[str], named: Path) -> Iterator[pa.RecordBatch]:
-    """Some columns of a table, in this order, some thousands of rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = _schema(file)
-    for name in columns:
-        if name not in schema.names:
-            raise InputError(
-                f"'{named}' has no column {name!r}; it has {', '.join(map(repr, schema.names))}"
-                f"{did_you_mean(name, schema.names)}"
-            )
-    try:
-        if file.suffix == PARQUET:
-            with pq.ParquetFile(file) as table:
-                for batch in table.iter_batches(batch_size=BLOCK, columns=columns):
-                    yield batch.select(columns)
-            return
-        options = pa.ipc.IpcReadOptions(
-            included_fields=[schema.get_field_index(name) for name in columns]
-        )
-        with pa.OSFile(str(file)) as opened:  # not mapped: what is read is given back
-            reader = pa.ipc.open_file(opened, options=options)
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number).select(columns)
-    except (pa.ArrowException, OSError) as problem:
-        raise InputError(
-            f"'{file}' cannot be read ({first_line(problem)}); give a whole one"
-        ) from None
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Array]:
+    """The first column of batches, of which one may have all rows, some thousands at a time."""
+    for batch in batches:
+        for low in range(0, batch.num_rows, BLOCK):
+            yield batch.column(0).slice(low, BLOCK)
 
 
 def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | None:
@@ -431,7 +420,7 @@ def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | 
     """
     import pyarrow as pa
 
-    schema = _schema(path)
+    schema = table_schema(path)
     (name, *more) = vector_columns(path, schema, vector)
     kind = schema.field(name).type
     if more or not (pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)):
@@ -457,13 +446,6 @@ def _placed(path: Path, vector: str | None) -> tuple[IntArray, IntArray, int] | 
     return np.array(starts), np.array(first), int(kind.list_size)
 
 
-def _canonical(label: pa.DataType, author: str, width: int, source: bytes) -> pa.Schema:
-    import pyarrow as pa
-
-    fields = [(author, label), ("vector", pa.list_(pa.float32(), width))]
-    return pa.schema(fields, metadata={SOURCE: source})
-
-
 def _require_space(target: Path, size: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if size > free:
@@ -473,12 +455,14 @@ def _require_space(target: Path, size: int) -> None:
         )
 
 
-def _require_same(file: Path, schema: pa.Schema, label: pa.DataType, width: int) -> None:
-    expected = schema.field("vector").type.list_size
-    if width != expected or label != schema.field(0).type:
+def _require_same(file: Path, before: pa.Schema, now: pa.Schema) -> None:
+    def said(schema: pa.Schema) -> str:
+        label = f"labels of type {schema.field(0).type}" if len(schema) > 1 else "no labels"
+        return f"vectors of {schema.field('vector').type.list_size} numbers and {label}"
+
+    if now != before:
         raise InputError(
-            f"'{file}' has vectors of {width} numbers and labels of type {label}, and the file "
-            f"before it {expected} and {schema.field(0).type}; they must be alike"
+            f"'{file}' has {said(now)}, and the file before it {said(before)}; they must be alike"
         )
 
 

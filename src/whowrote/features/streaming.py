@@ -4,7 +4,7 @@ Documents are read one by one and embedded in parts of some thousand texts, each
 folder beside the target that is either whole or absent. A run that was killed finds its parts again
 by what they hold (ids, hashes of the texts, the settings), makes the missing ones and joins all of
 them into the target in one step; a finished run leaves nothing else behind. In memory there are
-never more than a few parts.
+never more than a few parts. A table of vectors becomes one of answers in the same way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import re
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -32,12 +32,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from whowrote import __version__
+from whowrote.arrays import (
+    FloatArray,
+    matrix,
+    table_batches,
+    table_files,
+    table_length,
+    table_schema,
+    vector_columns,
+)
 from whowrote.corpus.texts import Document, Note, stream
 from whowrote.distributed import HERE, Here, Machines
 from whowrote.drafts import held, probe, regular, remove, require_regular, resolved, strangers, sync
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
 from whowrote.files import atomic_path
+from whowrote.progress import tell
 from whowrote.runtime import usable_cores
 
 FEATURES = ("adhominem", "style", "sentences")
@@ -157,11 +167,11 @@ def embed_corpus(
         if not parts:
             remove(folder, is_part)
             raise InputError(f"{corpus} holds no text; a corpus needs at least one: check the path")
-        dimensions = join_parts(folder, len(parts), resolved(target))
+        dimensions = join_parts(folder, len(parts), resolved(target)).field("vector")
     return Embedded(
         out=str(target),
         texts=sum(part.texts for part in parts),
-        dimensions=dimensions,
+        dimensions=int(dimensions.type.list_size),
         found=sum(part.texts for part in parts if part.found),
         short=sum(part.short for part in parts),
         seconds=perf_counter() - began,
@@ -365,8 +375,8 @@ def _holds(path: Path, header: str, documents: Sequence[Document]) -> bool:
     return same and list(zip(*columns, strict=True)) == rows
 
 
-def join_parts(folder: Path, count: int, target: Path) -> int:
-    """Write the parts one after the other into the target; the number of dimensions.
+def join_parts(folder: Path, count: int, target: Path) -> pa.Schema:
+    """Write the parts one after the other into the target; the columns that it has.
 
     The draft lies among the parts, so that a kill leaves nothing beside the target but that folder.
     """
@@ -380,4 +390,105 @@ def join_parts(folder: Path, count: int, target: Path) -> int:
     os.replace(folder / WHOLE, target)
     sync(target.parent)
     remove(folder, is_part)
-    return int(schema.field("vector").type.list_size)
+    return schema
+
+
+# -- answers for vectors ---------------------------------------------------------------------------
+
+KEPT = ("id", "author", "sha256")
+ROWS_PER_PART = 65_536
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A finished table of answers; ``found`` rows were answered by an earlier run."""
+
+    out: str
+    rows: int
+    found: int
+
+
+def answer_table(
+    source: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    answer: Callable[[FloatArray], Mapping[str, pa.Array]],
+    *,
+    width: int,
+    settings: Mapping[str, Any],
+    vector: str | None = None,
+    kept: Sequence[str] = KEPT,
+    rows_per_part: int = ROWS_PER_PART,
+    overwrite: bool = False,
+) -> Answered:
+    """Answer for every row of a table of vectors of ``width`` numbers, in the order of the table.
+
+    ``settings`` say what decides the answers: parts of a run that was killed count where they and
+    the table are the same. Of its columns, those ``kept`` come along.
+    """
+    target, began = Path(out), Path(source)
+    _check(target, 1, rows_per_part, overwrite)
+    if not began.exists():
+        raise InputError(f"there is no table of vectors at '{began}'; check the path")
+    files = table_files(began)
+    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    header = json.dumps([__version__, stats, dict(settings), rows_per_part], sort_keys=True)
+    total, rows, found, count = sum(map(table_length, files)), 0, 0, 0
+    with _parts_of(target) as folder:
+        for batch, names in _rows_of(files, began, vector, kept, rows_per_part):
+            path = part_path(folder, count)
+            if _answered(path, header, len(batch)):
+                found += len(batch)
+            else:
+                vectors = matrix(began, batch, names)
+                if vectors.shape[1] != width:
+                    raise InputError(
+                        f"'{began}' has vectors of {vectors.shape[1]} numbers and the model has "
+                        f"learnt from vectors of {width}; give those of the same extractor"
+                    )
+                good = np.isfinite(vectors).all(axis=1)
+                if not good.all():
+                    raise InputError(
+                        f"row {rows + int(np.argmin(good))} of '{began}' has a value that is not "
+                        "finite (NaN or infinity); every value must be: leave such rows out"
+                    )
+                told = batch.drop_columns(names)
+                for name, column in answer(np.asarray(vectors, np.float32)).items():
+                    told = told.append_column(name, column)
+                with atomic_path(path) as draft:
+                    named = told.replace_schema_metadata({HEADER: header})
+                    pq.write_table(named, draft, compression="zstd")
+            rows, count = rows + len(batch), count + 1
+            tell("answering", rows, total)
+        if not count:
+            remove(folder, is_part)
+            raise InputError(f"'{began}' has no rows; there is nothing to answer")
+        join_parts(folder, count, resolved(target))
+    return Answered(str(target), rows, found)
+
+
+def _rows_of(
+    files: list[Path], source: Path, vector: str | None, kept: Sequence[str], size: int
+) -> Iterator[tuple[pa.Table, list[str]]]:
+    """Some columns of tables, some thousands of rows at a time, and which hold the vectors."""
+    for file in files:
+        schema, held, rows = table_schema(file), list[pa.RecordBatch](), 0
+        names = vector_columns(file, schema, vector)
+        for batch in table_batches(file, [*(n for n in kept if n in schema.names), *names], source):
+            for low in range(0, batch.num_rows, size):
+                held.append(batch.slice(low, size))
+                rows += len(held[-1])
+                if rows >= size:
+                    yield pa.Table.from_batches(held), names
+                    held, rows = [], 0
+        if held:
+            yield pa.Table.from_batches(held), names
+
+
+def _answered(path: Path, header: str, rows: int) -> bool:
+    try:
+        with open(path, "rb", opener=regular) as raw:
+            known = pq.ParquetFile(raw)
+            same = (known.schema_arrow.metadata or {}).get(HEADER) == header.encode()
+            return same and known.metadata.num_rows == rows
+    except (pa.ArrowException, OSError):
+        return False

@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whowrote import checks
-from whowrote.arrays import FloatArray, IntArray
+from whowrote.arrays import BoolArray, FloatArray, IntArray
 from whowrote.corpus.texts import Corpus
 from whowrote.distributed import HERE, Machines
 from whowrote.errors import InputError
-from whowrote.features.counting import FittedNGrams
+from whowrote.features.counting import FittedNGrams, word_runs
 from whowrote.features.fitted_features import excerpts
 from whowrote.features.ngrams import NGrams
 from whowrote.features.streaming import Choice
-from whowrote.linking.accounts import MOST_EXACT, Accounts, Copies, find_copies
+from whowrote.linking.accounts import MOST_EXACT, Accounts
 from whowrote.linking.discovery import Found, find_links
 from whowrote.linking.linked import Link, Links, group_numbers, groups_of
 from whowrote.progress import tell
@@ -326,3 +326,46 @@ def _by_block(
         found[number], done = rows, done + len(rows)
         tell(name, done, len(texts))
     return np.concatenate([found[number] for number in range(len(blocks))])
+
+
+# -- copied texts -------------------------------------------------------------------------------
+
+RUN, MOST_SHARED = 8, 0.3
+"""Words of a run, and the share of a text's runs from which on it counts as copied."""
+FEWEST_RUNS = 5
+"""Fewer shared runs are proverbs and titles."""
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which texts are copied, and how many runs of words each pair of accounts has in common."""
+
+    copied: BoolArray
+    pairs: IntArray
+    """(pairs, 3): two accounts and their shared runs, most first."""
+
+
+def find_copies(texts: Sequence[str], owner: IntArray) -> Copies:
+    """Texts that stand, by and large, in another account as well."""
+    runs = []
+    for number, text in enumerate(texts):
+        runs.append(np.unique(word_runs(text, RUN)))
+        if number % 1000 == 0:
+            tell("looking for copies", number, len(texts))
+    lengths = np.array([len(own) for own in runs])
+    document = np.repeat(np.arange(len(texts)), lengths)
+    keys, key = np.unique(np.concatenate(runs), return_inverse=True)
+    # The accounts of a run: each once, in order of runs.
+    held = np.unique(np.stack([key, owner[document]], axis=1), axis=0)
+    holders = np.bincount(held[:, 0], minlength=len(keys))
+    shared = np.bincount(document, holders[key] > 1, minlength=len(texts))
+    tell("looking for copies", len(texts), len(texts))
+    copied = (shared >= FEWEST_RUNS) & (shared > MOST_SHARED * lengths)
+    return Copies(copied, _pairs(held[holders[held[:, 0]] == 2][:, 1].reshape(-1, 2)))
+
+
+def _pairs(accounts: IntArray) -> IntArray:
+    """Pairs of accounts by the runs that they alone share, from so many on."""
+    found, times = np.unique(np.sort(accounts, axis=1), axis=0, return_counts=True)
+    table = np.column_stack([found, times])[times >= FEWEST_RUNS]
+    return np.asarray(table[np.argsort(-table[:, 2], kind="stable")])

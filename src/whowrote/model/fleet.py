@@ -154,7 +154,7 @@ def widest(labels: Int[Tensor, "*batch n"], k: int) -> int:
     3
     """
     counts = torch.zeros(*labels.shape[:-1], k, dtype=torch.int32, device=labels.device)
-    counts.scatter_add_(-1, labels, torch.ones_like(labels, dtype=torch.int32))
+    counts.scatter_add_(-1, labels.long(), torch.ones_like(labels, dtype=torch.int32))
     return int(counts.max())
 
 
@@ -245,7 +245,7 @@ class StoredRows(Rows):
 
     def _batch(self, index: Tensor, in_runs: bool) -> Batch:
         targets = self.read(index, in_runs)
-        return Batch(targets, targets, self.labels[index])
+        return Batch(targets, targets, self.labels[index].long())
 
 
 # -- random numbers ------------------------------------------------------------------------------

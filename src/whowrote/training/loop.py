@@ -86,7 +86,7 @@ def initialize(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:
         parts = torch.split(index, _at_once(index.device), dim=1)
         means = torch.cat([fleet.encode(rows.take(part).inputs).mean for part in parts], dim=1)
         weights = None if rows.weights is None else rows.weights[index]
-        place_components(fleet.mixture, means, rows.labels[index], weights)
+        place_components(fleet.mixture, means, rows.labels[index].long(), weights)
 
 
 def initialize_by_regression(fleet: MixtureVAE, rows: Rows, assignment: Assignment) -> None:

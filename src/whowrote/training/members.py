@@ -42,14 +42,21 @@ class Runs:
 
     def shuffled(self, rows: Tensor, generator: torch.Generator) -> Tensor:
         """The rows in a random order of that kind."""
-        run = rows // self.length
-        runs = torch.rand(int(run.max()) + 1, generator=generator, device=rows.device)
-        window = (runs.argsort().argsort() // self.window).double()
-        # Beside the number of a window, single precision has few digits left for the place in it.
-        keys = window[run]
-        del run  # of millions of rows, each such table is tens of megabytes
-        keys += torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-        return rows[keys.argsort(stable=True)]
+        # In NumPy: torch sorts with places of eight bytes, which of millions of rows are too many.
+        ordered, device = np.sort(rows.cpu().numpy()), rows.device
+        n_runs = int(ordered[-1]) // self.length + 1
+        edges = np.searchsorted(ordered, np.arange(n_runs + 1) * self.length)
+        runs = torch.rand(n_runs, generator=generator, device=device).argsort().cpu().numpy()
+        found, low = np.empty_like(ordered), 0
+        for first in range(0, n_runs, self.window):
+            own = runs[first : first + self.window]
+            lengths = edges[own + 1] - edges[own]
+            starts = edges[own] - np.cumsum(lengths) + lengths
+            places = np.repeat(starts, lengths) + np.arange(lengths.sum())
+            mixed = torch.randperm(len(places), generator=generator, device=device)
+            found[low : low + len(places)] = ordered[places[mixed.cpu().numpy()]]
+            low += len(places)
+        return torch.as_tensor(found, device=device)
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,8 @@ class Assignment:
         lengths = [len(rows) for rows in self.train]
         if self.runs is not None:
             pairs = zip(self.train, streams.generators, strict=True)
-            return torch.stack([self.runs.shuffled(*pair)[: min(lengths)] for pair in pairs])
+            orders = [self.runs.shuffled(*pair)[: min(lengths)] for pair in pairs]
+            return torch.stack(orders) if len(orders) > 1 else orders[0].unsqueeze(0)
         padded = torch.nn.utils.rnn.pad_sequence(list(self.train), batch_first=True)
         keys = torch.full(padded.shape, torch.inf, device=padded.device)
         for row, length, generator in zip(keys, lengths, streams.generators, strict=True):
@@ -183,7 +191,9 @@ def assign(
     members, device, folds = fleet.members, fleet.mixture.loc.device, validation.folds
     for number, member in enumerate(members):
         chosen = validation.part(number, candidates, labels, member.seed)
-        rest = candidates[~np.isin(candidates, chosen)]
+        taught = np.ones(1 + max(candidates.max(), chosen.max(initial=0)), dtype=bool)
+        taught[chosen] = False
+        rest = candidates[taught[candidates]]
         np.random.RandomState(member.seed).shuffle(rest)
         if folds is not None:  # members step together: shorter parts repeat some rows
             smallest = np.bincount(folds[candidates], minlength=len(members)).min()

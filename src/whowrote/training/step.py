@@ -41,6 +41,8 @@ from whowrote.model.fleet import BlockStreams, widest
 from whowrote.model.vae import NAMES
 
 BLOCK = 16
+COUNTED = 2**22
+"""Rows, or authors of steps, that are counted at once."""
 WIDTHS = 8
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
@@ -85,7 +87,10 @@ class Step:
 
     def _widen(self, batches: Tensor) -> None:
         if self._own_only:
-            self.width = widest(self.rows.labels[batches], self._n_components)
+            k = self._n_components
+            steps = max(1, COUNTED // max(batches.shape[-1], k))
+            parts = torch.split(batches, steps, dim=1)
+            self.width = max(widest(self.rows.labels[part], k) for part in parts)
 
     @property
     def _n_components(self) -> int:

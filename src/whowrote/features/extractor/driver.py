@@ -169,7 +169,7 @@ def tensor_cores() -> Iterator[None]:
     step's time went there.
     """
     before = torch.get_float32_matmul_precision()
-    plans = torch.backends.cuda.cudnn_sdp_enabled()
+    plans = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     torch.set_float32_matmul_precision("high")
     torch.backends.cuda.enable_cudnn_sdp(False)
     try:

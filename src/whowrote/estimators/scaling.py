@@ -221,6 +221,10 @@ def moments(
     return mean, np.sqrt(squares / total), farthest
 
 
+LEAST_UNIT = 1e-9
+"""Scores of regressions on ones and minus ones are of order one: less does not differ."""
+
+
 def one_unit(X: Any, n_classes: int) -> Scaling:
     """One unit for all columns and no centre: scores of classes are compared with each other."""
     if is_sparse(X) or isinstance(X, VectorTable) or X.shape[1] != n_classes:
@@ -228,8 +232,9 @@ def one_unit(X: Any, n_classes: int) -> Scaling:
             f"start is 'scores' and X has {X.shape[1]} columns for {n_classes} classes; it must be "
             "a dense array with a column per class: give scores, or start='logistic'"
         )
-    unit = float(np.std(X)) or 1.0
-    return Scaling(np.zeros(n_classes), np.full(n_classes, unit))
+    unit = float(np.std(X))
+    # Texts that are all alike leave rounding alone, and its unit would make evidence of it.
+    return Scaling(np.zeros(n_classes), np.full(n_classes, unit if unit > LEAST_UNIT else 1.0))
 
 
 def warn_of_far_values(X: Any, stacklevel: int = 3) -> None:

@@ -314,6 +314,15 @@ def sync(path: Path) -> None:
 PROBE_BYTES = 65_536
 
 
+def require_unwritten(target: Path, overwrite: bool) -> None:
+    """Nothing is written over unasked."""
+    if target.exists() and not overwrite:
+        raise InputError(
+            f"'{target}' is there already; it is not written over unasked: give another name, or "
+            "overwrite=True (--overwrite)"
+        )
+
+
 def probe(target: str | os.PathLike[str], *, folder: bool = False) -> None:
     """Whether a file, or files in a folder, can be written there: before the work, not after it.
 

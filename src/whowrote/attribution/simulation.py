@@ -94,7 +94,7 @@ def calibrate(
     block = nearness_block(nearness.shape[1], truth.words, people)
     inside = best_figures(norms, every, answers, truth.words, people, block)
     absent = _absent(learnt)
-    asked: NDArray[np.bool_] = absent.sum(axis=1) < absent.shape[1]
+    asked = ~np.asarray(absent.all(axis=1))
     blocks, origins = learnt.reader.features.blocks(), learnt.reader.features.origins()
     near = profiles.as_strangers(*texts, blocks, origins, learnt.units)
     both = _as_strangers(learnt, model, calibration, truth, near, absent)
@@ -125,7 +125,7 @@ def _as_strangers(
     """Figures and log-probabilities of texts by what knows nothing of their authors."""
     assert learnt.strangers is not None  # for the type checker
     passages = learnt.read.passages
-    nobody: NDArray[np.bool_] = absent.sum(axis=1, keepdims=True) == absent.shape[1]  # not asked so
+    nobody = np.asarray(absent.all(axis=1, keepdims=True))  # not asked so
     # An author who is not there has no contrast; a middling one says nothing for or against.
     rows = np.where(nobody[passages.document], 0.0, learnt.strangers)
     contrasts = np.where(np.isnan(rows), np.nanmean(rows, axis=1)[:, None], rows)

@@ -47,6 +47,9 @@ Extractor = Annotated[
 Weights = Annotated[
     str | None, typer.Option(help="Weights of your own, or the sentence-transformers model.")
 ]
+OverTable = Annotated[
+    bool, typer.Option("--overwrite", help="Write over a table that is there already.")
+]
 
 
 @corpus_options(without=("group_column",))
@@ -65,9 +68,7 @@ def embed(
     part: Annotated[
         int, typer.Option(help="Texts per part: as many are lost at most by a kill.")
     ] = 4096,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write over a table that is there already.")
-    ] = False,
+    overwrite: OverTable = False,
     as_json: AsJson = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress bar and no closing line.")
@@ -259,15 +260,11 @@ def cluster_vectors(
 def _fit_and_save(
     model: Any, rows: Any, out: Path, overwrite: bool, as_json: bool, quiet: bool
 ) -> None:
-    from whowrote.drafts import probe
-    from whowrote.errors import ClusterWarning, DataWarning, InputError
+    from whowrote.drafts import probe, require_unwritten
+    from whowrote.errors import ClusterWarning, DataWarning
     from whowrote.progress import stage_bars
 
-    if out.exists() and not overwrite:
-        raise InputError(
-            f"'{out}' is there already; it is not written over unasked: give another name, or "
-            "--overwrite"
-        )
+    require_unwritten(out, overwrite)
     probe(out)
     began = perf_counter()
     with told_on_stderr(ClusterWarning), told_on_stderr(DataWarning), stage_bars(not quiet):
@@ -296,9 +293,7 @@ def predict_vectors(
         int, typer.Option(callback=between(1), help="Rows per part: lost at most by a kill.")
     ] = 65_536,
     device: Device = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Write over a table that is there already.")
-    ] = False,
+    overwrite: OverTable = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:

@@ -43,7 +43,17 @@ from whowrote.arrays import (
 )
 from whowrote.corpus.texts import Document, Note, stream
 from whowrote.distributed import HERE, Here, Machines
-from whowrote.drafts import held, probe, regular, remove, require_regular, resolved, strangers, sync
+from whowrote.drafts import (
+    held,
+    probe,
+    regular,
+    remove,
+    require_regular,
+    require_unwritten,
+    resolved,
+    strangers,
+    sync,
+)
 from whowrote.errors import InputError
 from whowrote.features.interface import ReliabilityWarning, TextFeatures
 from whowrote.files import atomic_path
@@ -184,11 +194,7 @@ def _check(target: Path, workers: int, texts_per_part: int, overwrite: bool) -> 
         raise InputError(f"out is '{target}'; a table of vectors must end in .parquet: rename it")
     if target.is_dir():
         raise InputError(f"out is the folder '{target}'; it must be a file: give another name")
-    if target.exists() and not overwrite:
-        raise InputError(
-            f"'{target}' is there already; it is not written over unasked: give another name, or "
-            "overwrite=True (--overwrite)"
-        )
+    require_unwritten(target, overwrite)
     for name, value in (("workers", workers), ("texts_per_part", texts_per_part)):
         if value < 1:
             raise InputError(f"{name} is {value}; it must be at least 1: give a larger one")
@@ -425,30 +431,30 @@ def answer_table(
     ``settings`` say what decides the answers: parts of a run that was killed count where they and
     the table are the same. Of its columns, those ``kept`` come along.
     """
-    target, began = Path(out), Path(source)
+    target, table = Path(out), Path(source)
     _check(target, 1, rows_per_part, overwrite)
-    if not began.exists():
-        raise InputError(f"there is no table of vectors at '{began}'; check the path")
-    files = table_files(began)
+    if not table.exists():
+        raise InputError(f"there is no table of vectors at '{table}'; check the path")
+    files = table_files(table)
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     header = json.dumps([__version__, stats, dict(settings), rows_per_part], sort_keys=True)
     total, rows, found, count = sum(map(table_length, files)), 0, 0, 0
     with _parts_of(target) as folder:
-        for batch, names in _rows_of(files, began, vector, kept, rows_per_part):
+        for batch, names in _rows_of(files, table, vector, kept, rows_per_part):
             path = part_path(folder, count)
             if _answered(path, header, len(batch)):
                 found += len(batch)
             else:
-                vectors = matrix(began, batch, names)
+                vectors = matrix(table, batch, names)
                 if vectors.shape[1] != width:
                     raise InputError(
-                        f"'{began}' has vectors of {vectors.shape[1]} numbers and the model has "
+                        f"'{table}' has vectors of {vectors.shape[1]} numbers and the model has "
                         f"learnt from vectors of {width}; give those of the same extractor"
                     )
                 good = np.isfinite(vectors).all(axis=1)
                 if not good.all():
                     raise InputError(
-                        f"row {rows + int(np.argmin(good))} of '{began}' has a value that is not "
+                        f"row {rows + int(np.argmin(good))} of '{table}' has a value that is not "
                         "finite (NaN or infinity); every value must be: leave such rows out"
                     )
                 told = batch.drop_columns(names)
@@ -461,7 +467,7 @@ def answer_table(
             tell("answering", rows, total)
         if not count:
             remove(folder, is_part)
-            raise InputError(f"'{began}' has no rows; there is nothing to answer")
+            raise InputError(f"'{table}' has no rows; there is nothing to answer")
         join_parts(folder, count, resolved(target))
     return Answered(str(target), rows, found)
 
